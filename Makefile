@@ -1,0 +1,42 @@
+# Each target makes its own virtual environment in .venv and installs what it needs.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test lint bench clean debian
+
+demo: $(READY)
+	$(BIN)/interlock demo
+
+test: $(READY)
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: $(READY) build/typing/interlock
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	MYPYPATH=build/typing $(BIN)/mypy --cache-dir .mypy_cache -p interlock
+
+bench: $(READY)
+	$(BIN)/interlock bench flush
+	$(BIN)/interlock bench calls
+
+$(READY): pyproject.toml constraints.txt Makefile | debian
+	$(PYTHON) -c 'import sys; sys.exit("Interlock needs Python 3.11 or newer, this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $@
+
+# Bubblewrap is optional: without it Landlock confines, and its tests skip with a word.
+debian:
+	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && ! command -v bwrap >/dev/null && [ -z "$$INTERLOCK_NO_DEBIAN" ]; then \
+	  (apt-get update -qq && apt-get install -y -qq bubblewrap git) >/dev/null 2>&1 || echo "bubblewrap could not be installed; going on without it"; fi
+
+# mypy sees the folders under their import name through links.
+build/typing/interlock:
+	mkdir -p $@
+	for d in actors backends sandbox; do ln -sfn ../../../$$d $@/$$d; done
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""Where logs live: events and their grammar, the JSONL backend, locks, repair."""
