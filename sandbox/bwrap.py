@@ -120,13 +120,14 @@ def build(policy: Policy, argv: Sequence[str], rung: Rung, program: str) -> Conf
         flags += ["--seccomp", str(fds[-1])]
     gate = None
     if policy.limits:
-        # Limits are set on the sandbox's first process, before it may go on to start the command: no
-        # code runs between fork and exec in this threaded process, and no interpreter is started.
+        # Limits are set on the sandbox's first process, before it may go on to start the command:
+        # no code runs between fork and exec in this threaded process, and no interpreter is
+        # started.
         gate_end, gate = os.pipe()
         fds.append(gate_end)
         flags += ["--block-fd", str(gate_end)]
-    # The caller's variables travel by descriptor: given to bwrap itself, LD_PRELOAD would run outside
-    # the sandbox; given as flags, everyone on the machine could read them.
+    # The caller's variables travel by descriptor: given to bwrap itself, LD_PRELOAD would run
+    # outside the sandbox; given as flags, everyone on the machine could read them.
     settings = b"".join(
         os.fsencode(word) + b"\0" for k, v in policy.env.items() for word in ("--setenv", k, v)
     )
@@ -156,7 +157,7 @@ def build(policy: Policy, argv: Sequence[str], rung: Rung, program: str) -> Conf
 
 
 def _scoped(run: list[str], env: dict[str, str], fds: list[int]) -> tuple[list[str], list[int]]:
-    """Put a Landlock scope below bwrap: abstract sockets live in the network that is shared here."""
+    """Put a Landlock scope below bwrap: abstract sockets live in the network it shares here."""
     layer = landlock.scope_layer()
     if layer is None:
         return run, fds

@@ -18,11 +18,11 @@ def confine(
     backends: names to try in this order; by default all of the platform's. Each counts only after a
     try has shown that it confines here (S3).
 
-    In mode ``danger-full-access`` the result is the caller's own argv, backend ``none`` and enforcement
-    ``none``: not a sandbox (S2).
+    In mode ``danger-full-access`` the result is the caller's own argv, backend ``none`` and
+    enforcement ``none``: not a sandbox (S2).
 
-    Raises `SandboxUnavailable` where no backend holds the policy and what it requires, `PolicyError` for
-    an empty or malformed argv, OSError where the process has no descriptors left.
+    Raises `SandboxUnavailable` where no backend holds the policy and what it requires,
+    `PolicyError` for an empty or malformed argv, OSError where the process has no descriptors left.
 
     >>> with confine(["make"], Policy(Mode.WORKSPACE_WRITE, Path("."))) as confined:
     ...     confined.backend, confined.enforcement, confined.gaps

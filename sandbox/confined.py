@@ -19,11 +19,11 @@ Enforcement = Literal["full", "partial", "none"]
 class Confined:
     """A command made ready to run under a policy, once. Close it, or use it as a context manager.
 
-    argv, env, cwd, pass_fds: what to give to ``subprocess.Popen``, with a new session, from a thread
-        that lives as long as the command (S8: parent-death signals follow a thread).
+    argv, env, cwd, pass_fds: what to give to ``subprocess.Popen``, with a new session, from a
+        thread that lives as long as the command (S8: parent-death signals follow a thread).
     backend: which mechanism holds it.
-    enforcement: ``full``: the files, network, processes and IPC of the mode are held completely, as far
-        as ``gaps`` does not say otherwise; ``partial``: see ``gaps``; ``none``: not a sandbox.
+    enforcement: ``full``: the files, network, processes and IPC of the mode are held completely,
+        as far as ``gaps`` does not say otherwise; ``partial``: see ``gaps``; ``none``: no sandbox.
     gaps: what is not held, by name (the table is in the package's documentation).
     status: where the mechanism writes its status records; the command has no access to it (S5).
     alive: a descriptor whose closing ends the command and all it started, or None.

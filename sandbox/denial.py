@@ -1,8 +1,8 @@
 """Was a command refused by its sandbox? A guess from its complaint, checked against the policy.
 
-The question is counterfactual: would this have worked outside? A path is evidence only if the policy
-keeps it closed *and* the user could have written it without a sandbox. What a mechanism could not have
-refused, or the user could not have done anyway, is an ordinary failure.
+The question is counterfactual: would this have worked outside? A path is evidence only if the
+policy keeps it closed *and* the user could have written it without a sandbox. What a mechanism
+could not have refused, or the user could not have done anyway, is an ordinary failure.
 """
 
 import os

@@ -19,7 +19,7 @@ class SandboxUnavailable(Exception):  # noqa: N818 the name is the code that cal
         reasons = "; ".join(f"{backend}: {reason}" for backend, reason in self.tried)
         super().__init__(
             f"no sandbox can hold mode {self.mode} here, so nothing was run "
-            f"({reasons or 'no backend was named'}). `interlock doctor` shows what this machine offers."
+            f"({reasons or 'no backend was named'}). `interlock doctor` shows what there is."
         )
 
     def __reduce__(self) -> tuple[type, tuple[str, list[tuple[str, str]]]]:

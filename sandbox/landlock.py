@@ -1,7 +1,7 @@
 """Landlock: a kernel allow-list that a process puts on itself. Used where bubblewrap cannot be.
 
-What it cannot express is named as a gap: it does not see metadata, pathname sockets or processes, and
-a read-only child of a writable directory does not exist for it.
+What it cannot express is named as a gap: it does not see metadata, pathname sockets or processes,
+and a read-only child of a writable directory does not exist for it.
 """
 
 import ctypes

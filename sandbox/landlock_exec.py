@@ -1,15 +1,19 @@
-"""The launcher: a stand-alone script that confines itself, runs one command and ends all it started.
+"""The launcher: a stand-alone script that confines itself, runs a command and ends all it started.
 
 It runs as ``python -I -S -E`` in a process of its own, with a description of what to do on one
-descriptor, and imports nothing of Interlock: a small start, and nothing that a workspace can replace.
+descriptor, and imports nothing of Interlock: a small start, and nothing that a workspace can
+replace.
 
-Two processes. The *supervisor* adopts orphans (subreaper), waits, ends whatever is left and writes the
-status records; it is not confined, and the command cannot reach it. Its child takes, in this order:
-limits, masks, closed descriptors, Landlock, no new privileges, no capabilities, seccomp, exec.
+Two processes. The *supervisor* adopts orphans (subreaper), waits, ends whatever is left and writes
+the status records; it is not confined, and the command cannot reach it. Its child takes, in this
+order: limits, masks, closed descriptors, Landlock, no new privileges, no capabilities, seccomp,
+exec.
 
 Status records, one JSON object a line: ``{"child-pid": N}`` when the child exists, then one of
 ``{"exit-code": N, "signal": S}``, ``{"exec-error": ERRNO}``, ``{"failed": "why"}``.
 """
+
+from __future__ import annotations
 
 import ctypes
 import marshal
@@ -18,6 +22,14 @@ import select
 import signal
 import sys
 import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # not at run time: the import would double the start
+    from collections.abc import Callable
+    from typing import Any
+
+    Call = Callable[..., int]
+    Spec = dict[str, Any]
 
 SETUP_FAILED, NOT_EXECUTABLE, NOT_FOUND = 125, 126, 127
 #: Seconds to spend on ending left-overs before reporting that some would not go.
@@ -42,24 +54,24 @@ class SetupError(Exception):
 libc = ctypes.CDLL(None, use_errno=True)
 
 
-def call(what, function, *arguments):
+def call(what: str, function: Call, *arguments: Any) -> int:
     """Call into the C library; raise `SetupError` with the reason where it refuses."""
-    result = function(*arguments)
+    result: int = function(*arguments)
     if result < 0:
         raise SetupError(f"{what}: {os.strerror(ctypes.get_errno())}")
     return result
 
 
-def syscall(what, number, *arguments):
+def syscall(what: str, number: int, *arguments: Any) -> int:
     return call(what, libc.syscall, ctypes.c_long(number), *arguments)
 
 
-def prctl(what, option, *arguments):
+def prctl(what: str, option: int, *arguments: int) -> int:
     padded = [ctypes.c_ulong(a) for a in (*arguments, 0, 0, 0, 0)[:4]]
     return call(what, libc.prctl, ctypes.c_int(option), *padded)
 
 
-def restrict_files(rules):
+def restrict_files(rules: Spec) -> None:
     """Apply a Landlock ruleset: only what is granted below is possible from here on."""
     words = (rules["files"], rules["network"], rules["scopes"])
     attribute = (ctypes.c_uint64 * 3)(*words)
@@ -102,11 +114,11 @@ def restrict_files(rules):
     os.close(ruleset)
 
 
-def no_new_privileges():
+def no_new_privileges() -> None:
     prctl("no_new_privs", PR_SET_NO_NEW_PRIVS, 1)
 
 
-def drop_capabilities():
+def drop_capabilities() -> None:
     """Empty every capability set, the bounding set too, so that exec as uid 0 regains none.
 
     Needed also below Landlock: with capabilities, memory of host processes is readable.
@@ -119,18 +131,17 @@ def drop_capabilities():
     call("capset", libc.capset, ctypes.byref(header), ctypes.byref((ctypes.c_uint32 * 6)()))
 
 
-def filter_calls(program):
+def filter_calls(program: bytes) -> None:
     """Install a seccomp filter given as the bytes of a ``sock_filter`` array."""
 
     class Program(ctypes.Structure):
         _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_char_p))
 
     prog = Program(len(program) // 8, program)
-    pointer = ctypes.cast(ctypes.pointer(prog), ctypes.c_void_p).value
-    prctl("seccomp", PR_SET_SECCOMP, 2, pointer)
+    prctl("seccomp", PR_SET_SECCOMP, 2, ctypes.addressof(prog))
 
 
-def own_mounts():
+def own_mounts() -> None:
     """Move into a mount namespace of our own. Mounts made in it are seen by the command only."""
     uid, gid = os.geteuid(), os.getegid()
     if libc.unshare(ctypes.c_int(CLONE_NEWNS)) < 0:
@@ -146,13 +157,15 @@ def own_mounts():
     mount("make mounts private", None, "/", None, MS_REC | MS_PRIVATE)
 
 
-def mount(what, source, target, kind, flags, options=None):
+def mount(
+    what: str, source: str | None, target: str, kind: str | None, flags: int, options: str = ""
+) -> None:
     encoded = [None if t is None else os.fsencode(t) for t in (source, target, kind)]
-    data = None if options is None else options.encode()
+    data = options.encode() or None
     call(f"{what} {target}", libc.mount, *encoded, ctypes.c_ulong(flags), data)
 
 
-def mask(hidden, pinned):
+def mask(hidden: list[tuple[str, bool]], pinned: list[str]) -> None:
     """Cover hidden paths with nothing, and pin the directories above so that none can be moved."""
     own_mounts()
     for path in pinned:
@@ -166,17 +179,16 @@ def mask(hidden, pinned):
             mount("hide", None, path, None, MS_REMOUNT | MS_BIND | locked)
 
 
-def set_limits(limits):
+def set_limits(limits: list[tuple[int, int, int]]) -> None:
     import resource
 
     for number, soft, hard in limits:
         ceiling = resource.getrlimit(number)[1]
-        if ceiling != resource.RLIM_INFINITY:
-            soft, hard = min(soft, ceiling), min(hard, ceiling)
-        resource.setrlimit(number, (soft, hard))
+        most = hard if ceiling == resource.RLIM_INFINITY else min(hard, ceiling)
+        resource.setrlimit(number, (min(soft, most), most))
 
 
-def close_on_exec():
+def close_on_exec() -> None:
     """Leave the command its three standard descriptors and nothing else."""
     if LINUX:
         first, last = ctypes.c_uint(3), ctypes.c_uint(0xFFFFFFFF)
@@ -190,7 +202,7 @@ def close_on_exec():
             continue
 
 
-def confine(spec):
+def confine(spec: Spec) -> None:
     """Give up everything that the description does not grant. Cannot be undone."""
     set_limits(spec["limits"])
     if spec["hidden"]:
@@ -203,18 +215,18 @@ def confine(spec):
         filter_calls(spec["seccomp"])
 
 
-def execute(argv, env):
+def execute(argv: list[bytes], env: dict[bytes, bytes]) -> None:
     """Replace this process by the command, as a shell would find and start it. Raises OSError."""
     try:
-        os.execvpe(argv[0], argv, env)
+        os.execvpe(argv[0], argv, env)  # noqa: S606 no shell is the point
     except OSError as error:
         if error.errno != 8:  # ENOEXEC: a script without an interpreter line, which a shell runs
             raise
         path = argv[0] if b"/" in argv[0] else find(argv[0], env)
-        os.execve("/bin/sh", [b"sh", path, *argv[1:]], env)
+        os.execve("/bin/sh", [b"sh", path, *argv[1:]], env)  # noqa: S606 as a shell would
 
 
-def find(name, env):
+def find(name: bytes, env: dict[bytes, bytes]) -> bytes:
     for directory in env.get(b"PATH", b"/bin:/usr/bin").split(b":"):
         path = os.path.join(directory or b".", name)
         if os.access(path, os.X_OK):
@@ -222,7 +234,7 @@ def find(name, env):
     return name
 
 
-def command(spec, parent, failure):
+def command(spec: Spec, parent: int, failure: int) -> None:
     """The child: confine, then exec. Reports on ``failure`` and leaves if either does not work."""
     try:
         os.setsid()
@@ -235,14 +247,14 @@ def command(spec, parent, failure):
             # Last, because changing credentials clears it. S7: no child outlives its supervisor.
             prctl("pdeathsig", PR_SET_PDEATHSIG, signal.SIGKILL)
             if os.getppid() != parent:
-                raise SetupError("the supervisor is gone")
+                raise SetupError("the supervisor is gone")  # noqa: TRY301 reported below
     except (SetupError, OSError, ValueError) as error:
         os.write(failure, b"failed " + str(error).encode())
         os._exit(SETUP_FAILED)
     try:
         execute(spec["argv"], spec["env"])
     except OSError as error:
-        os.write(failure, b"exec %d" % error.errno)
+        os.write(failure, b"exec %d" % (error.errno or 0))
         os._exit(NOT_FOUND if error.errno in (2, 20) else NOT_EXECUTABLE)
     except ValueError as error:
         os.write(failure, b"failed " + str(error).encode())
@@ -252,7 +264,7 @@ def command(spec, parent, failure):
 class Supervisor:
     """Waits for one command; ends it when the host is gone; leaves nothing behind (S7)."""
 
-    def __init__(self, spec):
+    def __init__(self, spec: Spec) -> None:
         self.spec = spec
         self.wake, end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC) if LINUX else nonblocking_pipe()
         signal.set_wakeup_fd(end, warn_on_full_buffer=False)
@@ -265,9 +277,9 @@ class Supervisor:
             # so left a copy of it behind. It follows a thread: hence the look at getppid below.
             prctl("pdeathsig", PR_SET_PDEATHSIG, signal.SIGUSR2)
         self.child = 0
-        self.ended = None
+        self.ended: int | None = None
 
-    def run(self):
+    def run(self) -> int:
         outcome, failure = os.pipe()
         os.set_inheritable(failure, False)
         me = os.getpid()
@@ -286,10 +298,10 @@ class Supervisor:
         self.clean()
         return self.report(problem, left)
 
-    def host_is_gone(self):
-        return os.getppid() != self.spec["host"]
+    def host_is_gone(self) -> bool:
+        return bool(os.getppid() != self.spec["host"])
 
-    def wait(self):
+    def wait(self) -> None:
         """Return when the command has ended, or when the host is gone."""
         poller = select.poll()
         poller.register(self.wake, select.POLLIN)
@@ -302,14 +314,14 @@ class Supervisor:
             if self.host_is_gone():
                 return
 
-    def forward(self, signals):
+    def forward(self, signals: bytes) -> None:
         for number in set(signals) & {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}:
             try:
                 os.killpg(self.child, number)
             except OSError:
                 continue
 
-    def reap(self):
+    def reap(self) -> bool:
         """Collect whatever has ended; False once there is no child left at all."""
         while True:
             try:
@@ -321,7 +333,7 @@ class Supervisor:
             if pid == 0:
                 return True
 
-    def end_all(self):
+    def end_all(self) -> int:
         """Kill until there is nothing left; stop first, so that none can fork away meanwhile."""
         limit = time.monotonic() + REAP_LIMIT
         while time.monotonic() < limit:
@@ -337,17 +349,17 @@ class Supervisor:
             time.sleep(0.001)
         return len(descendants(os.getpid())) if LINUX else 1
 
-    def clean(self):
+    def clean(self) -> None:
         if self.spec["scratch"]:
             remove_tree(self.spec["scratch"])
 
-    def record(self, line):
+    def record(self, line: str) -> None:
         try:
             os.write(self.spec["status"], line.encode() + b"\n")
         except OSError:
             return
 
-    def report(self, problem, left):
+    def report(self, problem: str, left: int) -> int:
         leftover = f', "left": {left}' if left else ""
         word, _, detail = problem.partition(" ")
         if word == "exec":
@@ -364,16 +376,17 @@ class Supervisor:
         return code
 
 
-def nonblocking_pipe():
+def nonblocking_pipe() -> tuple[int, int]:
     ends = os.pipe()
     for fd in ends:
         os.set_blocking(fd, False)
     return ends
 
 
-def descendants(root):
+def descendants(root: int) -> list[int]:
     """Every process below ``root``, nearest first; from /proc, which the supervisor still sees."""
-    found, queue = [], [root]
+    found: list[int] = []
+    queue = [root]
     while queue:
         children = children_of(queue.pop())
         found += children
@@ -381,8 +394,8 @@ def descendants(root):
     return found
 
 
-def children_of(pid):
-    children = []
+def children_of(pid: int) -> list[int]:
+    children: list[int] = []
     try:
         tasks = os.listdir(f"/proc/{pid}/task")
         for task in tasks:
@@ -393,7 +406,7 @@ def children_of(pid):
     return children
 
 
-def remove_tree(path):
+def remove_tree(path: str) -> None:
     """Delete a scratch directory. Everything that could change it meanwhile has been ended."""
     try:
         os.chmod(path, 0o700)
@@ -407,11 +420,11 @@ def remove_tree(path):
         return
 
 
-def main():
+def main() -> None:
     fd = int(sys.argv[1])
     with open(fd, "rb") as file:
         # The bytes come from the parent, by a descriptor that nobody else holds.
-        spec = marshal.loads(file.read())
+        spec = marshal.loads(file.read())  # noqa: S302 our own parent wrote them
     if not spec["supervise"]:
         confine(spec)
         execute(spec["argv"], spec["env"])

@@ -1,8 +1,8 @@
 """How to start the launcher script: interpreter, script and description, each out of reach.
 
-The script travels as an anonymous file of compiled code that was read when this module was imported.
-A command with a writable workspace that contains the virtual environment can therefore not change what
-runs unconfined for the next command.
+The script travels as an anonymous file of compiled code that was read when this module was
+imported. A command with a writable workspace that contains the virtual environment can therefore
+not change what runs unconfined for the next command.
 """
 
 import importlib.util

@@ -1,4 +1,4 @@
-"""What one command may touch. A policy is plain data; the mechanisms that enforce it live elsewhere."""
+"""What one command may touch, as plain data; the mechanisms that enforce it live elsewhere."""
 
 import os
 import stat
@@ -61,10 +61,10 @@ class Limits:
     Core dumps are always off: they would carry what the command read to the disk.
 
     cpu_seconds: processor time of each process, seconds.
-    memory_bytes: private memory of each process (``RLIMIT_DATA``; ``RLIMIT_AS`` breaks node and JVMs).
-    processes: processes and threads on top of what the user runs already; void for uid 0.
-    file_bytes: the largest file that a process may write, bytes.
-    open_files: descriptors of each process.
+    memory_bytes: private memory of each process (``RLIMIT_DATA``; ``RLIMIT_AS`` breaks node and
+    JVMs). processes: processes and threads on top of what the user runs already; void for uid 0.
+    file_bytes: the largest file that a process may write, bytes. open_files: descriptors of each
+    process.
     """
 
     cpu_seconds: float | None = None
@@ -255,7 +255,7 @@ def base_environment(tmpdir: str | None) -> dict[str, str]:
 
 
 def kind(path: Path) -> str | None:
-    """``dir``, ``file`` or None: what a hidden or protected path is right now, links not followed."""
+    """``dir``, ``file`` or None: what a path is right now, links not followed."""
     try:
         mode = os.lstat(path).st_mode
     except OSError:

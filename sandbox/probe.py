@@ -1,4 +1,4 @@
-"""Which backends hold here: found by trying the real profile, never by looking for a program (S3)."""
+"""Which backends hold here, found by trying the real profile, not by finding a program (S3)."""
 
 import contextlib
 import os
@@ -53,7 +53,8 @@ _lock = threading.Lock()
 def probe() -> list[BackendReport]:
     """Every backend of this platform, in the order in which they are preferred.
 
-    Takes up to a second the first time and is remembered for this process, user, kernel and program.
+    Takes up to a second the first time and is remembered for this process, user, kernel and
+    program.
     """
     return [find(name).report for name in platform_backends()]
 

@@ -1,7 +1,7 @@
 """Paths inside a workspace that make the host run code later: git's hooks and settings, and ours.
 
-Only what exists is protected; nothing is created on the host, because a mount point that the sandbox
-makes stays behind. What appears during a run is for `audit` to report.
+Only what exists is protected; nothing is created on the host, because a mount point that the
+sandbox makes stays behind. What appears during a run is for `audit` to report.
 """
 
 from dataclasses import dataclass
@@ -35,7 +35,8 @@ def protection(root: Path) -> Protection:
     else:
         store = git
     if kind(store) == "dir" and inside(store, (root,)):
-        # First .git itself: renaming it away and building a new one is stopped by a mount point only.
+        # First .git itself: renaming it away and building a new one is stopped by a mount point
+        # only.
         pinned.append(store)
         wanted += [store / name for name in _GIT]
         wanted += [m / n for m in _modules(store / "modules") for n in ("hooks", "config")]

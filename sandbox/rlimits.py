@@ -60,6 +60,5 @@ def apply_from_outside(pid: int, limits: tuple[tuple[int, int, int], ...]) -> No
 
         for number, soft, hard in limits:
             ceiling = resource.prlimit(pid, number)[1]
-            if ceiling != resource.RLIM_INFINITY:
-                soft, hard = min(soft, ceiling), min(hard, ceiling)
-            resource.prlimit(pid, number, (soft, hard))
+            most = hard if ceiling == resource.RLIM_INFINITY else min(hard, ceiling)
+            resource.prlimit(pid, number, (min(soft, most), most))

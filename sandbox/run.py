@@ -34,11 +34,12 @@ class Outcome:
     """How a command went (S5).
 
     status: ``exited`` by itself; ``signalled``: a signal ended it; ``denied``: it failed, and its
-        complaint names something that the policy closes and the user could have done (``evidence``);
-        ``timeout``, ``cancelled``: we ended it; ``not-found``, ``not-executable``: the sandbox was up but
-        there was nothing to start; ``sandbox-failed``: the sandbox itself broke and nothing ran.
+        complaint names something that the policy closes and the user could have done
+        (``evidence``); ``timeout``, ``cancelled``: we ended it; ``not-found``, ``not-executable``:
+        the sandbox was up but there was nothing to start; ``sandbox-failed``: the sandbox itself
+        broke and nothing ran.
     exit_code: the command's own status where it has one, 128 + N after signal N.
-    signal: the signal's number. Bubblewrap reports a status only, so there 128 + N counts as signal N.
+    signal: its number. Bubblewrap reports a status only, so there 128 + N counts as signal N.
     stdout, stderr: what it wrote, within the limit; empty where it wrote to our own streams.
     duration: seconds.
     backend, enforcement, gaps: what held it, see `Confined`.

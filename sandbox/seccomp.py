@@ -1,7 +1,7 @@
 """A system call filter, assembled by hand: no library, about 150 instructions.
 
-Default is allow. What is refused gets EPERM, except `clone3`, which gets ENOSYS so that the C library
-falls back to `clone`, whose flags a filter can see. A foreign architecture is killed.
+Default is allow. What is refused gets EPERM, except `clone3`, which gets ENOSYS so that the C
+library falls back to `clone`, whose flags a filter can see. A foreign architecture is killed.
 """
 
 import errno
@@ -253,7 +253,7 @@ def _only(values: Iterable[int]) -> list[bytes]:
 
 
 def _when(number: int, argument: int, body: list[bytes]) -> list[bytes]:
-    """Run ``body`` with the low half of an argument loaded if the call is ``number``; else go on."""
+    """Run ``body`` with the low half of an argument loaded if the call is ``number``."""
     load = _op(_LD_W_ABS, _ARG0 + 8 * argument)
     return [_op(_JEQ, number, 0, len(body) + 2), load, *body, _op(_RET, _ALLOW)]
 

@@ -1,4 +1,4 @@
-"""The status channel: what the mechanism says about the command, where the command cannot write (S5)."""
+"""What the mechanism says about the command, on a channel that the command cannot write (S5)."""
 
 import json
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class Status:
 
 
 def read_status(raw: bytes) -> Status:
-    """Read the records in ``raw``: JSON objects one after the other; a torn last one is left out."""
+    """Read JSON records, one after the other; a torn last one is left out."""
     merged: dict[str, object] = {}
     text = raw.decode(errors="replace").lstrip()
     decoder = json.JSONDecoder()

@@ -76,8 +76,8 @@ class CancelToken:
 class Ended:
     """How a run came to its end, not yet interpreted.
 
-    end: whether the command ended by itself. runner_code: the runner's own exit status, negative for a
-    signal; None where it could not be started. error: why it could not. duration: seconds.
+    end: whether the command ended by itself. runner_code: the runner's own exit status, negative
+    for a signal; None where it could not be started. error: why it could not. duration: seconds.
     """
 
     end: End
@@ -258,7 +258,7 @@ class Run:
             os.close(writer)
 
     def _drain(self) -> None:
-        """Take what the pipes still hold. Their writers are dead; a stranger's are not waited for."""
+        """Take what the pipes still hold. Their writers are dead; strangers are not waited for."""
         limit = time.monotonic() + _DRAIN_LIMIT
         self.deadline = None
         while self.selector.get_map() and time.monotonic() < limit:
@@ -267,9 +267,8 @@ class Run:
 
     def finish(self) -> None:
         """End whatever still runs, also after an error or Ctrl-C in the middle."""
-        if not self._runner_ended():
+        if self.process is not None and not self._runner_ended():
             self._kill()
-            assert self.process is not None
             try:
                 self.process.wait(_RUNNER_GRACE)
             except subprocess.TimeoutExpired:
