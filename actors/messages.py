@@ -398,17 +398,22 @@ class ToolsRegistered(Message, frozen=True):
 
 
 class WireCall(msgspec.Struct, frozen=True, array_like=True):
-    """One advertised call; ``arguments`` is the raw string as the model wrote it, in UTF-8."""
+    """One advertised call; ``arguments`` is the raw string as the model wrote it, in UTF-8.
+
+    ``started_seq`` is its ``tool/call`` where an earlier life of the dispatcher recorded it: such a
+    call is not run again, its outcome is unknown (F3).
+    """
 
     call_id: str
     name: str
     arguments: bytes
+    started_seq: int = -1
 
 
 class ExecuteStep(Message, frozen=True):
     """Host or client → dispatcher: run the calls of one assistant message, in model order.
 
-    ``resume`` says that an earlier life of the dispatcher may have begun them. Replied to by
+    With ``cancelled`` they are recorded as cancelled and none runs (P4). Replied to by
     :class:`StepExecuted` when every call has its result in the log.
     """
 
@@ -421,7 +426,7 @@ class ExecuteStep(Message, frozen=True):
     step: int
     message_seq: int
     calls: list[WireCall]
-    resume: bool = False
+    cancelled: bool = False
 
 
 class WireResult(msgspec.Struct, frozen=True, array_like=True):

@@ -9,7 +9,6 @@ process ends, and the supervisor says so (fail closed).
 from __future__ import annotations
 
 import abc
-import heapq
 import logging
 import os
 import secrets
@@ -25,13 +24,14 @@ from pykka._envelope import Envelope
 
 from interlock.backends.codes import Code
 
-from .errors import InterlockError, RuntimeFailureError, error_for
+from .errors import InterlockError, RuntimeFailureError
 from .fibers import Promise
 from .keys import Doorkeeper, Keyring, KeyPair
 from .liveness import Watch
 from .mailbox import Batch, Mailbox, Peer
 from .messages import (
     Hello,
+    Judged,
     Message,
     PeerChanged,
     PeerGone,
@@ -42,7 +42,8 @@ from .messages import (
     Stopped,
     Welcome,
 )
-from .port import PeerLostError, ReplyTimeoutError, Timer
+from .port import Timer
+from .requests import Requests, Timers
 from .roles import Role
 
 _log = logging.getLogger(__name__)
@@ -98,7 +99,7 @@ class Core(Protocol):
         """A message of an owner that this one is connected to, and that is no reply."""
 
     def peer_lost(self, role: Role) -> None:
-        """An owner that this one is connected to has ended."""
+        """Another owner has ended."""
 
     def host_lost(self) -> None:
         """The embedding process has ended (F1)."""
@@ -110,19 +111,14 @@ class Core(Protocol):
         """What ``stats`` shows."""
 
 
-class _Asked:
-    __slots__ = ("deadline", "promise", "role", "timeout")
-
-    def __init__(self, role: Role, promise: Promise[Any], deadline: Timer, timeout: float) -> None:
-        self.role, self.promise, self.deadline, self.timeout = role, promise, deadline, timeout
-
-
 class Owner(pykka.ThreadingActor):
     """One owner: a thread, a mailbox, a core. See the module's docstring."""
 
     use_daemon_thread = True
     #: Threads for blocking jobs; started when first needed.
     pool_size = 8
+    #: Whom this owner asks.
+    asks: frozenset[Role] = frozenset()
 
     def __init__(
         self,
@@ -139,14 +135,12 @@ class Owner(pykka.ThreadingActor):
         self.keyring = Keyring(config.admitted)
         self._context, self._door = context, door
         self._on_ready, self._on_end = on_ready, on_end
-        self._timers: list[Timer] = []
-        self._asked: dict[int, _Asked] = {}
-        self._next_rid = 0
+        self._timers = Timers()
+        self._requests = Requests(self.mailbox, self._timers)
         self._pool: ThreadPoolExecutor | None = None
         self._watches: dict[int, tuple[Watch, Callable[[], None]]] = {}
         self._stopping = False
         self._host_is_lost = False
-        self._compact_at = 1024
 
     @staticmethod
     def _create_actor_inbox() -> Mailbox:
@@ -169,7 +163,8 @@ class Owner(pykka.ThreadingActor):
         self._door.guard(config.role, self.keyring)
         self.mailbox.open(self._context, config.endpoints, config.keys, self.keyring, config.role)
         for role, address in self.peers.items():
-            self.mailbox.connect(role, address.endpoint, address.public)
+            if role in self.asks:
+                self.mailbox.connect(role, address.endpoint, address.public)
         self.core = self.make_core()
         if config.host_pid != os.getpid():
             self._watch_host(config.host_pid)
@@ -205,9 +200,9 @@ class Owner(pykka.ThreadingActor):
             self._complete(message)
         elif isinstance(message, Terminate):
             self._terminate()
-        self._run_timers()
+        self._timers.run(self.now())
         self.core.batch_done()
-        self.mailbox.wake_at = self._next_wake()
+        self.mailbox.wake_at = self._timers.next()
 
     def _receive_batch(self, batch: Batch) -> None:
         for descriptor in batch.fired:
@@ -217,7 +212,8 @@ class Owner(pykka.ThreadingActor):
                 found[0].close()
                 found[1]()
         for role, message in batch.answers:
-            self._answer(role, message)
+            if not self._requests.settle(role, message):
+                self.core.told(role, message)
         for peer, message in batch.received:
             self._receive(peer, message)
 
@@ -234,12 +230,13 @@ class Owner(pykka.ThreadingActor):
                 self._peer_gone(Role(role), incarnation)
             case Shutdown(rid, grace):
                 self._shut_down(peer, rid, grace)
-            case _ if self._answer_from_peer(message):
-                pass
+            case Judged():
+                self._requests.settle(peer.role, message)
             case _:
-                self._to_core(peer, message)
+                self.to_core(peer, message)
 
-    def _to_core(self, peer: Peer, message: Message) -> None:
+    def to_core(self, peer: Peer, message: Message) -> None:
+        """Give one message to the core; what it refuses is answered."""
         try:
             self.core.receive(peer, message)
         except InterlockError as error:
@@ -256,7 +253,7 @@ class Owner(pykka.ThreadingActor):
             "dropped_messages": self.mailbox.dropped,
             "refused_keys": self.keyring.refused,
             "unroutable_replies": self.mailbox.unroutable,
-            "open_requests": len(self._asked),
+            "open_requests": len(self._requests),
         }
         return own | self.core.counters()
 
@@ -265,29 +262,29 @@ class Owner(pykka.ThreadingActor):
     def _peer_changed(self, message: PeerChanged) -> None:
         role = Role(message.role)
         known = self.peers.get(role)
-        if known is not None and known.incarnation == message.incarnation:
-            return
-        self._lose(role)
-        self.peers[role] = PeerAddress(
+        address = PeerAddress(
             message.endpoint, message.public_key, message.incarnation, message.pid
         )
-        self.mailbox.connect(role, message.endpoint, message.public_key)
+        moved = known is not None and known.endpoint != address.endpoint
+        if moved:
+            self._lose(role)
+        self.peers[role] = address
+        if role in self.asks and (moved or not self.mailbox.connected(role)):
+            self.mailbox.connect(role, message.endpoint, message.public_key)
 
     def _peer_gone(self, role: Role, incarnation: str) -> None:
         known = self.peers.get(role)
-        if known is not None and known.incarnation in ("", incarnation):
+        if known is not None and known.incarnation == incarnation:
             self._lose(role)
+            self.peers[role] = PeerAddress("", b"")
 
     def _lose(self, role: Role) -> None:
         """Fail what was asked of ``role``: replies of an ended life never arrive."""
-        if not self.mailbox.connected(role):
+        known = self.peers.get(role)
+        if known is None or not known.endpoint:
             return
         self.mailbox.disconnect(role)
-        for rid, asked in list(self._asked.items()):
-            if asked.role is role:
-                del self._asked[rid]
-                asked.deadline.cancel()
-                asked.promise.fail(PeerLostError(role))
+        self._requests.lose(role)
         self.core.peer_lost(role)
 
     def _host_ended(self) -> None:
@@ -295,6 +292,14 @@ class Owner(pykka.ThreadingActor):
             self._host_is_lost = True
             _log.warning("%s: the embedding process has ended", self.config.role)
             self.core.host_lost()
+
+    def when_gone(self, role: Role, call: Callable[[], None]) -> None:
+        """Call ``call`` once the process of the owner ``role`` has ended; at once if none is known."""
+        address = self.peers.get(role)
+        if address is None or not address.pid:
+            call()
+        else:
+            self.watch_process(address.pid, call)
 
     def watch_process(self, pid: int, ended: Callable[[], None]) -> None:
         """Call ``ended`` once process ``pid`` is no more (also if it is gone already)."""
@@ -341,28 +346,13 @@ class Owner(pykka.ThreadingActor):
         return self.mailbox.tell(role, message)
 
     def ask(self, role: Role, build: Callable[[int], Message], timeout: float) -> Promise[Any]:
-        rid, promise = self._remember(role, timeout)
-        if not self.mailbox.tell(role, build(rid)):
-            self._forget(rid)
-            promise.fail(PeerLostError(role))
-        return promise
+        return self._requests.ask(role, build, timeout)
 
     def ask_peer(self, peer: bytes, build: Callable[[int], Message], timeout: float) -> Promise[Any]:
-        rid, promise = self._remember(Role.HOST, timeout)
-        if not self.mailbox.send(peer, build(rid)):
-            self._forget(rid)
-            promise.fail(PeerLostError(Role.HOST))
-        return promise
+        return self._requests.ask_peer(Role.HOST, peer, build, timeout)
 
     def at(self, when: float, call: Callable[[], None]) -> Timer:
-        timer = Timer(when, call)
-        if len(self._timers) >= self._compact_at:
-            # Most deadlines are cancelled long before they are due: drop those now and then.
-            self._timers = [t for t in self._timers if t.call is not None]
-            heapq.heapify(self._timers)
-            self._compact_at = max(1024, 2 * len(self._timers))
-        heapq.heappush(self._timers, timer)
-        return timer
+        return self._timers.at(when, call)
 
     def work(self, job: Callable[[], Any]) -> Promise[Any]:
         if self._pool is None:
@@ -374,71 +364,12 @@ class Owner(pykka.ThreadingActor):
         )
         return promise
 
-    # Requests that this owner has made.
-
-    def _remember(self, role: Role, timeout: float) -> tuple[int, Promise[Any]]:
-        self._next_rid += 1
-        rid = self._next_rid
-        promise: Promise[Any] = Promise()
-        deadline = self.at(self.now() + timeout, lambda: self._expire(rid))
-        self._asked[rid] = _Asked(role, promise, deadline, timeout)
-        return rid, promise
-
-    def _forget(self, rid: int) -> None:
-        asked = self._asked.pop(rid, None)
-        if asked is not None:
-            asked.deadline.cancel()
-
-    def _expire(self, rid: int) -> None:
-        asked = self._asked.pop(rid, None)
-        if asked is not None:
-            asked.promise.fail(ReplyTimeoutError(asked.role, asked.timeout))
-
-    def _answer(self, role: Role, message: Message) -> None:
-        rid = getattr(message, "rid", None)
-        asked = self._asked.get(rid) if rid is not None else None
-        if asked is None or asked.role is not role:
-            self.core.told(role, message)
-            return
-        self._settle(rid or 0, message)
-
-    def _answer_from_peer(self, message: Message) -> bool:
-        """A reply of the host to something this owner asked over the host's own connection."""
-        if type(message).__name__ != "Judged" and not isinstance(message, Refused):
-            return False
-        rid: int = message.rid  # type: ignore[attr-defined]
-        if rid in self._asked and self._asked[rid].role is Role.HOST:
-            self._settle(rid, message)
-        return True
-
-    def _settle(self, rid: int, message: Message) -> None:
-        asked = self._asked[rid]
-        self._forget(rid)
-        if isinstance(message, Refused):
-            asked.promise.fail(error_for(message.code, message.message, **message.details))
-        else:
-            asked.promise.resolve(message)
-
     def _complete(self, completed: Completed) -> None:
         error = completed.future.exception()
         if error is not None:
             completed.promise.fail(error)
         else:
             completed.promise.resolve(completed.future.result())
-
-    # Timers.
-
-    def _run_timers(self) -> None:
-        now = self.now()
-        while self._timers and self._timers[0].when <= now:
-            call = heapq.heappop(self._timers).call
-            if call is not None:
-                call()
-
-    def _next_wake(self) -> float | None:
-        while self._timers and self._timers[0].call is None:
-            heapq.heappop(self._timers)
-        return self._timers[0].when if self._timers else None
 
 
 def refusal(rid: int, error: InterlockError) -> Refused:

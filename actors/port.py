@@ -80,3 +80,6 @@ class Port(Protocol):
 
     def work(self, job: Callable[[], Any]) -> Promise[Any]:
         """Run blocking ``job`` on a thread of the owner's pool; the promise holds what it returns."""
+
+    def when_gone(self, role: Role, call: Callable[[], None]) -> None:
+        """Call ``call`` once the process of the owner ``role`` has ended, at once if there is none."""

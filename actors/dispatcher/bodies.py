@@ -110,7 +110,7 @@ class Bodies:
             worker = await call.unless_cancelled(self._workers.acquire(isolated, call.name))
             number, token, timeout = self._workers.number(), secrets.token_hex(16), self._timeout(call)
             message = release(
-                checkpoint, self._terms(call, number, timeout), call.name, call.arguments, token
+                checkpoint, self._terms(call, number, timeout), call.name, call.valid_arguments, token
             )
             body = self._track(Body(number, call, "worker", worker, timeout, self._port.now(), token))
             worker.bodies.add(number)
@@ -123,7 +123,7 @@ class Bodies:
     def _release_to_host(self, call: CallRun, checkpoint: Checkpoint) -> Body:
         number, token, timeout = self._workers.number(), secrets.token_hex(16), self._timeout(call)
         message = release(
-            checkpoint, self._terms(call, number, timeout), call.name, call.arguments, token
+            checkpoint, self._terms(call, number, timeout), call.name, call.valid_arguments, token
         )
         if self.host is None or not self._port.send(self.host, message):
             raise Ended(

@@ -59,6 +59,11 @@ class CallRun:
     approval_policy: str | None = None
     cancelled: Promise[str] = field(default_factory=Promise)
     asks: int = 0
+    #: Whether the tool and the arguments were looked at, and what is wrong with them.
+    checked: bool = False
+    problem: Ended | None = None
+    #: The arguments as the body gets them: JSON, also where the model sent an empty string.
+    valid_arguments: bytes = b"{}"
 
     @property
     def session(self) -> str:

@@ -50,6 +50,8 @@ from .workers import Spawner, Worker, WorkerPool
 
 #: K5: how deep calls may nest.
 MAX_DEPTH = 8
+#: How long (s) a finished step's results answer a repeated request (P9).
+KEPT = 60.0
 #: How long (s) the others may take to flush and end when the dispatcher ends with the host gone.
 DRAIN_TIMEOUT = 60.0
 
@@ -190,9 +192,13 @@ class DispatcherCore:
         step = self._steps.get(message.session)
         if step is None or step.message_seq != message.message_seq:
             calls = [self._call(peer, message, call) for call in message.calls]
+            if message.cancelled:
+                for call in calls:
+                    call.cancel("the step ended before it was run")
             self._calls += len(calls)
             step = StepRun(self._log, self._pipeline, message.message_seq, calls)
             self._steps[message.session] = step
+            step.results.then(lambda: self._forget_later(message.session, step))
         results = step.results
 
         def done() -> None:
@@ -206,6 +212,15 @@ class DispatcherCore:
 
         results.then(done)
 
+    def _forget_later(self, session: str, step: StepRun) -> None:
+        """P9: a repeated request gets the recorded results for a while."""
+
+        def forget() -> None:
+            if self._steps.get(session) is step:
+                del self._steps[session]
+
+        self._port.at(self._port.now() + KEPT, forget)
+
     def _call(self, peer: Peer, message: ExecuteStep, call: WireCall) -> CallRun:
         return CallRun(
             identity=CallIdentity(message.session, message.message_seq, call.call_id),
@@ -217,6 +232,8 @@ class DispatcherCore:
             arguments=call.arguments,
             requester=peer.identity,
             spec=self._specs.get(call.name),
+            call_seq=call.started_seq,
+            covers=call.started_seq,
         )
 
     def _progress(self, peer: Peer, message: BodyProgress) -> None:
@@ -272,11 +289,10 @@ class DispatcherCore:
         """Record what the log of a reopened session lacks and this dispatcher knows."""
         step = self._steps.get(message.session)
         if step is not None:
-            step.cancel(None, "its session was reopened")
-            try:
-                await step.results
-            except InterlockError:
-                pass  # the step was refused as a whole: nothing of it is held
+            for call in step.calls:
+                if not call.released:
+                    call.cancel("its session was reopened")
+            await first(step.results)  # what was released runs on to its end (F2)
             self._steps.pop(message.session, None)
         held = self._log.held.pop(message.session, {})
         recorded = []
@@ -297,6 +313,10 @@ class DispatcherCore:
         self._log.held.setdefault(session, {})[key] = held[key]
 
     # Losing and ending.
+
+    def worker_exited(self, key: bytes, how: str) -> None:
+        """The shell saw the end of a worker's process."""
+        self._workers.exited(key, how)
 
     def _worker_lost(self, worker: Worker, how: str) -> None:
         self._bodies.worker_lost(worker, how)

@@ -212,3 +212,11 @@ def with_meta(outcome: Outcome, extra: dict[str, object]) -> Outcome:
     return msgspec.structs.replace(
         outcome, meta=Outcome.success(extra | outcome.meta_object()).value
     )
+
+
+def with_note(outcome: Outcome, note: str) -> Outcome:
+    """Return ``outcome`` with what a post hook adds for the model."""
+    if not outcome.ok:
+        return msgspec.structs.replace(outcome, message=f"{outcome.message}\n{note}")
+    blocks = [*outcome.blocks(), _text(note)]
+    return msgspec.structs.replace(outcome, content=Outcome.success(blocks).value)

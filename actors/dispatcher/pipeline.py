@@ -13,17 +13,19 @@ from interlock.backends.errors import InterlockError
 from interlock.backends.event import draft
 from interlock.sandbox.policy import Mode, wider
 
-from ..bodies.validate import ArgumentValidator
+from ..bodies.validate import validate
 from ..errors import ToolError
 from ..fibers import Promise, first
 from ..messages import Appended, BuildCommand, CommandBuilt, JudgeCall, Judged, WireResult
 from ..port import PeerLostError, Port, ReplyTimeoutError
 from ..release import Checkpoint
+from ..tools.failure import InvalidArgumentsError
 from ..tools.outcome import Outcome
 from ..tools.spec import ToolSpec
 from .approvals import Approvals
 from .bodies import Bodies
 from .call import CallRun, Ended
+from .ends import advice, with_note
 from .log import LogClient, checkpoint_failed
 from .workers import WorkerPool
 
@@ -51,26 +53,36 @@ class Pipeline:
         self._port, self._log, self._approvals = port, log, approvals
         self._bodies, self._workers = bodies, workers
         self._default_mode = default_mode
-        self._validators: dict[str, ArgumentValidator] = {}
+        self._names: list[str] = []
         self._builds: dict[int, Promise[CommandBuilt]] = {}
         self.host: bytes | None = None
         self.has_gates = self.has_guards = self.has_hooks = False
 
     def use_tools(self, specs: dict[str, ToolSpec]) -> None:
-        self._validators = {name: ArgumentValidator(spec) for name, spec in specs.items()}
+        self._names = sorted(specs)
 
     # Before the record.
 
-    def problem(self, call: CallRun) -> Ended | None:
+    def checked(self, call: CallRun) -> Ended | None:
+        """:meth:`_problem`, found out once per call."""
+        if not call.checked:
+            call.checked, call.problem = True, self._problem(call)
+        return call.problem
+
+    def _problem(self, call: CallRun) -> Ended | None:
         """Why the call can never run: an unknown tool or invalid arguments."""
         if call.spec is None:
             return Ended(
                 Code.UNKNOWN_TOOL,
                 f"There is no tool named {call.name!r}. Known tools: "
-                f"{', '.join(sorted(self._validators)) or 'none'}.",
+                f"{', '.join(self._names) or 'none'}.",
             )
-        message = self._validators[call.name].problem(call.arguments)
-        return Ended(Code.INVALID_ARGS, message) if message is not None else None
+        try:
+            valid = validate(call.spec, call.arguments.decode("utf-8", "surrogatepass"))
+        except InvalidArgumentsError as error:
+            return Ended(Code.INVALID_ARGS, str(error))
+        call.valid_arguments = valid.raw
+        return None
 
     def is_plain(self, call: CallRun) -> bool:
         """Nothing can stand between the record and the body: one message appends and flushes."""
@@ -81,7 +93,7 @@ class Pipeline:
             and spec.approval != "ask"
             and not self.has_gates
             and not self.has_guards
-            and self.problem(call) is None
+            and self.checked(call) is None
         )
 
     # The life of an outermost call.
@@ -96,6 +108,17 @@ class Pipeline:
             outcome = ended.outcome
         except ToolError as refused:  # the release did not hold
             outcome = Outcome.failure(refused.code, refused.message)
+        slots.leave(call)
+        return await self._log.record(call, outcome)
+
+    async def lost(self, call: CallRun, slots: Slots) -> WireResult:
+        """F3: an earlier life of the dispatcher recorded this call, and its bodies ended with it."""
+        outcome = Outcome.failure(
+            Code.TOOL_OUTCOME_UNKNOWN,
+            "The call was recorded, but the dispatcher that led it has ended, and whatever of it ran "
+            f"was ended too. {advice(call)}",
+            meta={"how": "the tool dispatcher has ended"},
+        )
         slots.leave(call)
         return await self._log.record(call, outcome)
 
@@ -118,7 +141,7 @@ class Pipeline:
 
     async def prepare(self, call: CallRun, slots: Slots) -> None:
         """Everything between the record and the checkpoint; ends the call where it may not run."""
-        problem = self.problem(call)
+        problem = self.checked(call)
         if problem is not None:
             raise problem
         if call.spec is not None and call.spec.place == "sandbox":
@@ -128,9 +151,10 @@ class Pipeline:
 
     async def body(self, call: CallRun, checkpoint: Checkpoint) -> Outcome:
         outcome = await self._bodies.run(call, checkpoint)
-        if self.has_hooks:
-            await self._judge(call, "hook", outcome)
-        return outcome
+        if not self.has_hooks:
+            return outcome
+        judged = await self._judge(call, "hook", outcome)
+        return with_note(outcome, judged.reason) if judged.reason else outcome
 
     # Its parts.
 
@@ -147,7 +171,7 @@ class Pipeline:
             call.identity.message_seq,
             call.call_id,
             call.name,
-            call.arguments,
+            call.valid_arguments,
             call.key,
         )
         late: Promise[None] = Promise()

@@ -62,6 +62,8 @@ class StepRun:
 
     def _start(self, calls: list[CallRun], slots: Slots) -> list[Fiber[WireResult]]:
         """Append the ``tool/call`` of each; with nothing in between, their checkpoint as well."""
+        if calls[0].call_seq >= 0:
+            return [spawn(self._pipeline.lost(call, slots)) for call in calls]
         plain = all(self._pipeline.is_plain(call) for call in calls)
         appended = self._log.append(
             calls[0].session,
@@ -76,7 +78,7 @@ class StepRun:
 
 
 def _overlaps(call: CallRun) -> bool:
-    return call.spec is not None and call.spec.parallel
+    return call.spec is not None and call.spec.parallel and call.call_seq < 0
 
 
 async def _ended(fiber: Fiber[WireResult]) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Protocol
 
 from interlock.backends.codes import Code
 from interlock.backends.errors import InterlockError, LogError, SessionError
@@ -53,18 +52,11 @@ from .session import Waiter
 WINDOW = 0.2
 
 
-class WriterPort(Port, Protocol):
-    """What the writer needs besides: to know when the dispatcher has ended."""
-
-    def when_gone(self, role: Role, call: Callable[[], None]) -> None:
-        """Call ``call`` once the process of ``role`` has ended, at once if there is none."""
-
-
 class WriterCore:
     """Owns all open sessions of one runtime. All methods run in the writer's thread."""
 
     def __init__(
-        self, port: WriterPort, backend: JsonlBackend, incarnation: str, end: Callable[[], None]
+        self, port: Port, backend: JsonlBackend, incarnation: str, end: Callable[[], None]
     ) -> None:
         self._port, self._backend, self._incarnation, self._end = port, backend, incarnation, end
         self._sessions: dict[str, Open] = {}
@@ -425,7 +417,7 @@ class WriterCore:
             opened.window = None
         batch = opened.log.seal()
         if batch is None and opened.log.published:
-            self._serve(opened, opened.waiters)
+            opened.waiters = self._serve(opened, opened.waiters)
             return
         opened.writing = True
         opened.served, opened.waiters = opened.waiters, []
