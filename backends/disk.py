@@ -52,7 +52,7 @@ class Disk(Protocol):
         """Give a file a second name; ``FileExistsError`` if that name is taken."""
 
     def rename_noreplace(self, source: Path, target: Path) -> None:
-        """Rename, ``FileExistsError`` if the target exists, ``ENOTSUP`` where that cannot be asked."""
+        """Rename; ``FileExistsError`` if the target exists, ``ENOTSUP`` where that is not known."""
 
     def unlink(self, path: Path) -> None:
         """Remove a name. Used for Interlock's own temporary names only (L13)."""
@@ -85,47 +85,47 @@ class Disk(Protocol):
 class OsDisk:
     """The real disk."""
 
-    def open(self, path: Path, flags: int, mode: int = 0o600) -> int:  # noqa: D102
+    def open(self, path: Path, flags: int, mode: int = 0o600) -> int:
         return os.open(path, flags | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0), mode)
 
-    def close(self, fd: int) -> None:  # noqa: D102
+    def close(self, fd: int) -> None:
         os.close(fd)
 
     if sys.platform == "win32":
 
-        def pread(self, fd: int, length: int, offset: int) -> bytes:  # noqa: D102
+        def pread(self, fd: int, length: int, offset: int) -> bytes:
             os.lseek(fd, offset, os.SEEK_SET)
             return os.read(fd, length)
     else:
 
-        def pread(self, fd: int, length: int, offset: int) -> bytes:  # noqa: D102
+        def pread(self, fd: int, length: int, offset: int) -> bytes:
             return os.pread(fd, length, offset)
 
-    def write(self, fd: int, data: memoryview) -> int:  # noqa: D102
+    def write(self, fd: int, data: memoryview) -> int:
         return os.write(fd, data)
 
     if sys.platform == "darwin":
 
-        def fsync(self, fd: int) -> None:  # noqa: D102
+        def fsync(self, fd: int) -> None:
             fcntl.fcntl(fd, _F_FULLFSYNC)
 
-        def fdatasync(self, fd: int) -> None:  # noqa: D102
+        def fdatasync(self, fd: int) -> None:
             fcntl.fcntl(fd, _F_FULLFSYNC)
     else:
 
-        def fsync(self, fd: int) -> None:  # noqa: D102
+        def fsync(self, fd: int) -> None:
             os.fsync(fd)
 
-        def fdatasync(self, fd: int) -> None:  # noqa: D102
+        def fdatasync(self, fd: int) -> None:
             os.fdatasync(fd)
 
-    def truncate(self, fd: int, length: int) -> None:  # noqa: D102
+    def truncate(self, fd: int, length: int) -> None:
         os.ftruncate(fd, length)
 
-    def link(self, source: Path, target: Path) -> None:  # noqa: D102
+    def link(self, source: Path, target: Path) -> None:
         os.link(source, target)
 
-    def rename_noreplace(self, source: Path, target: Path) -> None:  # noqa: D102
+    def rename_noreplace(self, source: Path, target: Path) -> None:
         renameat2 = _renameat2()
         if renameat2 is None:
             raise OSError(errno.ENOTSUP, "this system cannot rename without replacing")
@@ -136,38 +136,38 @@ class OsDisk:
             code = ctypes.get_errno()
             raise OSError(code, os.strerror(code), str(target))
 
-    def unlink(self, path: Path) -> None:  # noqa: D102
+    def unlink(self, path: Path) -> None:
         os.unlink(path)
 
-    def mkdir(self, path: Path) -> None:  # noqa: D102
+    def mkdir(self, path: Path) -> None:
         os.mkdir(path, 0o700)
 
-    def sync_directory(self, path: Path) -> None:  # noqa: D102
+    def sync_directory(self, path: Path) -> None:
         fd = self.open(path, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
         try:
             self.fsync(fd)
         finally:
             os.close(fd)
 
-    def listdir(self, path: Path) -> list[str]:  # noqa: D102
+    def listdir(self, path: Path) -> list[str]:
         return os.listdir(path)
 
-    def stat(self, path: Path) -> os.stat_result:  # noqa: D102
+    def stat(self, path: Path) -> os.stat_result:
         return os.stat(path)
 
-    def fstat(self, fd: int) -> os.stat_result:  # noqa: D102
+    def fstat(self, fd: int) -> os.stat_result:
         return os.fstat(fd)
 
     if sys.platform == "win32":
 
-        def lock(self, fd: int, *, exclusive: bool = True) -> bool:  # noqa: D102
+        def lock(self, fd: int, *, exclusive: bool = True) -> bool:
             raise OSError(errno.ENOTSUP, "no flock on Windows")
 
-        def unlock(self, fd: int) -> None:  # noqa: D102
+        def unlock(self, fd: int) -> None:
             raise OSError(errno.ENOTSUP, "no flock on Windows")
     else:
 
-        def lock(self, fd: int, *, exclusive: bool = True) -> bool:  # noqa: D102
+        def lock(self, fd: int, *, exclusive: bool = True) -> bool:
             how = fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH
             try:
                 fcntl.flock(fd, how | fcntl.LOCK_NB)
@@ -175,15 +175,15 @@ class OsDisk:
                 return False
             return True
 
-        def unlock(self, fd: int) -> None:  # noqa: D102
+        def unlock(self, fd: int) -> None:
             fcntl.flock(fd, fcntl.LOCK_UN)
 
-    def statvfs(self, path: Path) -> os.statvfs_result:  # noqa: D102
+    def statvfs(self, path: Path) -> os.statvfs_result:
         return os.statvfs(path)
 
 
 def write_all(disk: Disk, fd: int, data: bytes) -> None:
-    """Write every byte of ``data``, continuing after short writes (L18); ``OSError`` if that fails."""
+    """Write every byte of ``data``, going on after short writes (L18); ``OSError`` if it fails."""
     rest = memoryview(data)
     while rest:
         written = disk.write(fd, rest)

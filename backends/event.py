@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cached_property, lru_cache
-from typing import Any, Literal
+from itertools import pairwise
+from typing import Any, Literal, TypeGuard
 
 import msgspec
 
@@ -52,7 +53,7 @@ class Draft(msgspec.Struct, frozen=True):
 
 
 class Event(msgspec.Struct, frozen=True, dict=True):
-    """One event of a log. ``raw`` is the encoded ``data``; :attr:`data` decodes it when first asked."""
+    """One event of a log. ``raw`` is the encoded ``data``; :attr:`data` decodes it when asked."""
 
     type: str
     seq: int
@@ -69,11 +70,11 @@ class Event(msgspec.Struct, frozen=True, dict=True):
         return value
 
 
-class BadRow(ValueError):
+class RowError(ValueError):
     """A line that is no event row at all: not JSON, no object, or without a type or seq."""
 
 
-class BadEnvelope(ValueError):
+class EnvelopeError(ValueError):
     """An event row whose members are wrong; ``seq`` and ``type`` say which row it claims to be."""
 
     def __init__(self, reason: str, *, type: str, seq: int) -> None:  # noqa: A002 - the row's own word
@@ -149,8 +150,8 @@ _decode_row = msgspec.json.Decoder(_Row).decode
 def decode_line(line: bytes) -> Event:
     """Decode one row (with or without its newline) and check its envelope.
 
-    Raises :class:`BadRow` if the line is no event row, :class:`BadEnvelope` if a member is wrong;
-    both are ``ValueError`` and say why.
+    Raises :class:`RowError` if the line is no event row, :class:`EnvelopeError` if a member is
+    wrong; both are ``ValueError`` and say why.
     """
     try:
         row = _decode_row(line)
@@ -175,28 +176,29 @@ def _decode_slowly(line: bytes) -> Event:
     try:
         row = jsontext.loads(line)
     except ValueError as error:
-        raise BadRow(str(error)) from error
+        raise RowError(str(error)) from error
     if not isinstance(row, dict):
-        raise BadRow("the line is JSON but no object")
+        raise RowError("the line is JSON but no object")
     kind, seq = row.get("type"), row.get("seq")
     if not isinstance(kind, str):
-        raise BadRow("the row has no type")
+        raise RowError("the row has no type")
     if not _is_integer(seq) or seq < 0:
-        raise BadRow("the row has no seq")
+        raise RowError("the row has no seq")
     unknown = sorted(row.keys() - _ENVELOPE)
     if unknown:
-        raise BadEnvelope(f"unexpected member {unknown[0]!r}", type=kind, seq=seq)
-    if not _is_integer(row.get("time")):
-        raise BadEnvelope("time is no integer", type=kind, seq=seq)
+        raise EnvelopeError(f"unexpected member {unknown[0]!r}", type=kind, seq=seq)
+    time = row.get("time")
+    if not _is_integer(time):
+        raise EnvelopeError("time is no integer", type=kind, seq=seq)
     if row.get("ignorable", True) is not True:
-        raise BadEnvelope("ignorable may only be true", type=kind, seq=seq)
+        raise EnvelopeError("ignorable may only be true", type=kind, seq=seq)
     data = row.get("data")
     raw = jsontext.dumps(data)
     absent = msgspec.UNSET
     return _event(
         kind,
-        int(seq),
-        int(row["time"]),
+        seq,
+        time,
         raw,
         data,
         "ignorable" in row,
@@ -216,14 +218,14 @@ def _event(
     sources: Any,
 ) -> Event:
     if not isinstance(data, dict):
-        raise BadEnvelope("data is no object", type=kind, seq=seq)
+        raise EnvelopeError("data is no object", type=kind, seq=seq)
     if abs(time) > MAX_SAFE_INTEGER:
-        raise BadEnvelope("time is out of range", type=kind, seq=seq)
+        raise EnvelopeError("time is out of range", type=kind, seq=seq)
     try:
         operation = None if surface_op is msgspec.UNSET else _decode_surface_op(surface_op)
         cited = None if sources is msgspec.UNSET else _decode_sources(sources, seq)
     except ValueError as error:
-        raise BadEnvelope(str(error), type=kind, seq=seq) from error
+        raise EnvelopeError(str(error), type=kind, seq=seq) from error
     event = Event(kind, seq, time, raw, ignorable, operation, cited)
     event.__dict__["data"] = data
     return event
@@ -257,7 +259,7 @@ def _decode_surface_op(value: Any) -> SurfaceOp:
 
 def _encode_sources(sources: tuple[int, ...]) -> bytes:
     """Write runs of three and more as ``[first,last]`` where the list rises strictly."""
-    if any(a >= b for a, b in zip(sources, sources[1:], strict=False)):
+    if any(a >= b for a, b in pairwise(sources)):
         return jsontext.dumps(list(sources))
     stored: list[int | list[int]] = []
     start = 0
@@ -289,12 +291,12 @@ def _decode_sources(value: Any, seq: int) -> tuple[int, ...]:
             expanded.extend(range(first, last + 1))
         else:
             raise ValueError("sourceEventSeqs holds something that is no seq")
-    if ranged and any(a >= b for a, b in zip(expanded, expanded[1:], strict=False)):
+    if ranged and any(a >= b for a, b in pairwise(expanded)):
         raise ValueError("sourceEventSeqs with ranges does not rise strictly")
     if len(set(expanded)) != len(expanded) or min(expanded) < 0 or max(expanded) >= seq:
         raise ValueError("sourceEventSeqs are not unique earlier seqs")
     return tuple(expanded)
 
 
-def _is_integer(value: Any) -> bool:
+def _is_integer(value: Any) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool)

@@ -21,7 +21,7 @@ from . import schema
 from .codes import Code
 from .errors import LogError
 from .event import Draft, Event, Replace
-from .grammar import RULES, Refused
+from .grammar import RULES, GrammarError
 from .surface import Surface, SurfaceError
 
 SANDBOX_MODES = ("read-only", "workspace-write", "danger-full-access")
@@ -174,7 +174,7 @@ class LogFold:
         for draft in drafts:
             try:
                 events.append(self._admit(draft, time))
-            except (schema.SchemaError, SurfaceError, Refused) as error:
+            except (schema.SchemaError, SurfaceError, GrammarError) as error:
                 seq = self.next_seq
                 if undo is not None:
                     self._undo(undo)
@@ -204,7 +204,7 @@ class LogFold:
         for event in events:
             try:
                 self._check(event)
-            except (SurfaceError, Refused) as error:
+            except (SurfaceError, GrammarError) as error:
                 raise LogError(
                     Code.EVENT_INVALID,
                     f"{event.type} at seq {event.seq} breaks the log's grammar: {error}",

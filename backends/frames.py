@@ -42,9 +42,9 @@ class FrameError(Exception):
 
 
 class Frame(NamedTuple):
-    """Where one frame lies: ``steps`` are offsets between which little enough is decoded at once."""
+    """Where one frame lies; between two of its ``steps`` little enough is decoded at once."""
 
-    index: int
+    number: int
     start: int
     end: int
     complete: bool
@@ -52,7 +52,7 @@ class Frame(NamedTuple):
 
 
 class Bytes:
-    """Buffered positional reads over a file of ``size`` bytes: many small looks, few system calls."""
+    """Buffered positional reads over a file of ``size`` bytes: many looks, few system calls."""
 
     def __init__(self, pread: Callable[[int, int], bytes], size: int) -> None:
         self.size = size
@@ -163,14 +163,14 @@ def decode(data: Bytes, frame: Frame) -> Iterator[bytes]:
         try:
             piece = decoder.decompress(data.at(begin, end - begin))
         except zstandard.ZstdError as error:
-            raise FrameError(f"the frame does not verify: {error}", frame.index, frame.start) from (
-                error
-            )
+            raise FrameError(
+                f"the frame does not verify: {error}", frame.number, frame.start
+            ) from (error)
         begin = end
         if piece:
             yield piece
     if not decoder.eof:
-        raise FrameError("the frame does not verify: it has no end", frame.index, frame.start)
+        raise FrameError("the frame does not verify: it has no end", frame.number, frame.start)
 
 
 def decode_torn(data: Bytes, frame: Frame) -> Iterator[bytes]:
@@ -180,7 +180,7 @@ def decode_torn(data: Bytes, frame: Frame) -> Iterator[bytes]:
     """
     tail = data.at(max(frame.start, frame.end - NUL_RUN), NUL_RUN)
     if len(tail) == NUL_RUN and not tail.strip(b"\0"):
-        raise FrameError("the file ends in a run of NUL bytes", frame.index, frame.start)
+        raise FrameError("the file ends in a run of NUL bytes", frame.number, frame.start)
     decoder = zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW).decompressobj()
     begin = frame.start
     try:

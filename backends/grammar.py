@@ -1,8 +1,8 @@
 """The rules that join events to each other (L1): one function for each event type that has some.
 
-Each takes the fold as it is before the event and raises :class:`Refused` with the broken rule. None
-changes anything. They are the "checks on the target" of the harness's restorer; where that says
-nothing and the contract does (A4, P9), the contract's rule stands here too.
+Each takes the fold as it is before the event and raises :class:`GrammarError` with the broken
+rule. None changes anything. They are the "checks on the target" of the harness's restorer; where
+that says nothing and the contract does (A4, P9), the contract's rule stands here too.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NOT_STARTED_TEXT = (
 _CANONICAL_INTEGER = re.compile(r"0|[1-9][0-9]{0,15}", re.ASCII)
 
 
-class Refused(ValueError):
+class GrammarError(ValueError):
     """The event breaks a rule between events; the text says which."""
 
 
@@ -300,7 +300,7 @@ def _exact_span(fold: LogFold, data: Data) -> None:
 
 
 def _refuse(rule: str) -> NoReturn:
-    raise Refused(rule)
+    raise GrammarError(rule)
 
 
 RULES: dict[str, Callable[[LogFold, Event, Data], None]] = {

@@ -1,4 +1,4 @@
-"""JSON text as the log holds it: compact, UTF-8, lone surrogates kept, no number that JSON lacks."""
+"""JSON text as the log holds it: compact, UTF-8, lone surrogates kept, real numbers only."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _decode = msgspec.json.Decoder().decode
 def dumps(value: Any) -> bytes:
     r"""Encode ``value`` as one line of compact JSON.
 
-    Non-ASCII stays unescaped, as in the harness's logs; a lone surrogate becomes ``\udXXX``, so that
-    any Python string survives. ``-0.0`` becomes ``0`` (as JavaScript writes it).
+    Non-ASCII stays unescaped, as in the harness's logs; a lone surrogate becomes ``\udXXX``, so
+    that any Python string survives. ``-0.0`` becomes ``0`` (as JavaScript writes it).
 
     Raises ``ValueError`` for NaN, an infinity, or anything that JSON cannot hold, naming the value.
     """

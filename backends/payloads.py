@@ -453,7 +453,6 @@ class Dispatch(_Exact):
     error: ToolError | UnsetType = UNSET
 
 
-
 BY_TYPE: dict[str, type[Struct]] = {
     "turn/start": Turn,
     "turn/end": TurnEnd,
@@ -505,9 +504,11 @@ def further_fault(value: Struct) -> str | None:
         return "llmStreamCall needs rawOutput" if stray else None
     if isinstance(value, SessionTitle):
         by_user = value.source.kind == "user"
-        return "messageSeqs must be empty exactly for a user's title" if (
-            by_user is bool(value.message_seqs)
-        ) else None
+        return (
+            "messageSeqs must be empty exactly for a user's title"
+            if (by_user is bool(value.message_seqs))
+            else None
+        )
     if isinstance(value, RequestHeader):
         return _request_fault(value.header)
     return None

@@ -18,7 +18,7 @@ from . import jsontext, schema
 from .codes import Code
 from .disk import Disk, OsDisk
 from .errors import SessionError
-from .event import BadEnvelope, BadRow, Event, decode_line
+from .event import EnvelopeError, Event, RowError, decode_line
 from .fold import LogFold
 from .frames import FrameError
 from .header import VERSION, Header, decode_header
@@ -156,9 +156,9 @@ class LogReader:
         expected = self.fold.next_seq
         try:
             event = decode_line(line.text)
-        except BadRow:
+        except RowError:
             return None
-        except BadEnvelope as error:
+        except EnvelopeError as error:
             if error.seq != expected:
                 return None
             # Judged at the end: an unknown type or a damaged frame further on comes first.
@@ -275,8 +275,8 @@ class LogReader:
     def _unsupported(self, kind: str, seq: int) -> SessionError:
         return SessionError(
             Code.SESSION_FORMAT_UNSUPPORTED,
-            f"{self.path}: event {seq} has the unknown type {kind!r}: written by a newer version or "
-            "a plugin that this one does not know; open it with that",
+            f"{self.path}: event {seq} has the unknown type {kind!r}: written by a newer version "
+            "or a plugin that this one does not know; open it with that",
             file=str(self.path),
             type=kind,
             seq=seq,

@@ -1,4 +1,4 @@
-"""A log file as lines: which generation is in a directory, and what its bytes say, undamaged or not."""
+"""A log file as lines: which generation a directory holds, and what its bytes say."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Line(NamedTuple):
 
 
 class Torn(NamedTuple):
-    """The end of a file that was cut: from ``offset`` on, with ``partial`` the last line's start."""
+    """The end of a file that was cut: from ``offset`` on, ``partial`` the last line's start."""
 
     offset: int
     frame: int
@@ -148,13 +148,13 @@ class LogFile:
             for piece in pieces(self._bytes, frame):
                 *whole, rest = (rest + piece).split(b"\n")
                 if len(rest) > LINE_LIMIT:
-                    raise FrameError("a line is longer than 128 MiB", frame.index, frame.start)
+                    raise FrameError("a line is longer than 128 MiB", frame.number, frame.start)
                 for text in whole:
-                    yield Line(text + b"\n", frame.index, frame.start, frame.end, frame.complete)
+                    yield Line(text + b"\n", frame.number, frame.start, frame.end, frame.complete)
             if not frame.complete:
-                self.torn = Torn(frame.start, frame.index, rest)
+                self.torn = Torn(frame.start, frame.number, rest)
             elif rest:
-                raise FrameError("the frame ends inside a line", frame.index, frame.start)
+                raise FrameError("the frame ends inside a line", frame.number, frame.start)
 
     def _raw_lines(self, offset: int) -> Iterator[Line]:
         rest, start = b"", offset

@@ -20,7 +20,7 @@ class SurfaceError(ValueError):
 
 
 class Surface:
-    """The seqs now on the surface, in surface order, and the protected system head if there is one."""
+    """The seqs now on the surface, in surface order, and the protected system head if any."""
 
     __slots__ = ("_seqs", "_tags", "first_type", "head")
 
