@@ -134,12 +134,12 @@ class JsonlBackend:
                     yield listing
                     continue
                 first = seen.setdefault(listing.header.id, listing.directory)
+                fault = self._misplaced(listing.header, listing.directory)
                 if first != listing.directory:
-                    listing = msgspec.structs.replace(
-                        listing,
-                        code=Code.SESSION_CORRUPT,
-                        message=f"{listing.directory}: the same session id as {first}",
-                    )
+                    fault = f"{listing.directory}: the same session id as {first}; move one away"
+                if fault is not None:
+                    code = Code.SESSION_CORRUPT
+                    listing = msgspec.structs.replace(listing, code=code, message=fault)
                 yield listing
 
     def close(self) -> None:
@@ -154,7 +154,10 @@ class JsonlBackend:
             for _ in reader.events():
                 pass
             status = file.status
-        self._check_place(reader.header, path)
+        fault = self._misplaced(reader.header, directory)
+        if fault is not None:
+            details = {"file": str(path), "frame": 0, "offset": 0, "last_good_seq": -1}
+            raise SessionError(Code.SESSION_CORRUPT, fault, **details)
         torn = reader.recovered
         store = self._store(reader.header, directory, path, lock)
         last_seq = reader.fold.next_seq - 1
@@ -165,29 +168,26 @@ class JsonlBackend:
         waiting = [decode_line(row) for row in rows]
         return SessionLog(reader.header, store, reader.fold, durable_seq, waiting)
 
-    def _check_place(self, header: Header, path: Path) -> None:
-        """Refuse a log that was put where another session's belongs (format: id and cwd say where).
+    def _misplaced(self, header: Header, directory: Path) -> str | None:
+        """Say where a log belongs if it lies elsewhere (the format: its id and cwd say where).
 
         A path that leads to the same directory (a link, a disk that ignores case) is as good.
         """
-        project, name = project_dir_name(header.cwd), session_dir_name(header.id)
-        belongs = self.root / project / name
-        if belongs == path.parent:
-            return
         try:
-            there, here = self._disk.stat(belongs), self._disk.stat(path.parent)
+            belongs = self.root / project_dir_name(header.cwd) / session_dir_name(header.id)
+        except SessionError as error:
+            return f"{directory}: {error.message}"
+        if belongs == directory:
+            return None
+        try:
+            there, here = self._disk.stat(belongs), self._disk.stat(directory)
             if (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino):
-                return
-        except FileNotFoundError:
+                return None
+        except OSError:
             pass
-        raise SessionError(
-            Code.SESSION_CORRUPT,
-            f"{path}: by its header (id {header.id!r}, cwd {header.cwd!r}) this log belongs in "
-            f"{belongs}; move it there",
-            file=str(path),
-            frame=0,
-            offset=0,
-            last_good_seq=-1,
+        return (
+            f"{directory}: by its header (id {header.id!r}, cwd {header.cwd!r}) this log belongs "
+            f"in {belongs}; move it there"
         )
 
     def _current(self, directory: Path) -> Path:
@@ -290,7 +290,8 @@ class JsonlBackend:
                 )
         except SessionError as error:
             return Listing(directory, path, None, version, error.code, error.message)
-        except NotADirectoryError:
+        except (NotADirectoryError, FileNotFoundError):
+            # Not a session's directory, or gone since the directory above was read.
             return None
         except OSError as error:
             message = f"{path or directory}: cannot be read: {error.strerror}"

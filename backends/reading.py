@@ -120,6 +120,8 @@ class LogReader:
         self.recovered: Recovered | None = None
         #: Where the log's whole frames or lines end, in bytes: what a writer may trust.
         self.end = 0
+        #: How many events are good, whatever came after them.
+        self.good = 0
         self._file = file
         self._expect_id = expect_id
         self._deferred: list[tuple[int, Callable[[], NoReturn]]] = []
@@ -140,6 +142,7 @@ class LogReader:
             if not line.verified:
                 recovered.append(line.text)
             if self._accept(event, line):
+                self.good = event.seq + 1
                 yield event
         else:
             self._end_of_lines(recovered)

@@ -13,6 +13,7 @@ import msgspec
 
 from . import jsontext, payloads
 from .event import MAX_SAFE_INTEGER, Draft, Event, Replace
+from .payload_rules import further_fault
 
 SURFACE_TYPES = frozenset({"user/message", "assistant/message", "tool/result", "system/message"})
 
@@ -129,7 +130,7 @@ def payload(kind: str, data: Any) -> None:
         raise SchemaError(f"{kind}: {error}") from error
     except RecursionError as error:
         raise SchemaError(f"{kind}: nested too deeply") from error
-    reason = payloads.further_fault(value)
+    reason = further_fault(value)
     if reason is not None:
         raise SchemaError(f"{kind}: {reason}")
 

@@ -80,6 +80,10 @@ class LogFile:
         """Close the file."""
         self._disk.close(self._fd)
 
+    def start(self, length: int) -> bytes:
+        """Return the first bytes of the file."""
+        return self._bytes.at(0, length)
+
     def header_line(self) -> bytes:
         """Return the first line, with its newline; ``SESSION_CORRUPT`` where there is none."""
         if self.size == 0:
