@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Union
 
-import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 Text = Annotated[str, Meta(min_length=1)]
