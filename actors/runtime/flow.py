@@ -9,7 +9,8 @@ cleans up through further futures before it passes it on.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator
+import threading
+from collections.abc import Callable, Generator
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
@@ -47,6 +48,20 @@ async def run_async(flow: Flow[T]) -> T:
     except StopIteration as stop:
         result: T = stop.value
         return result
+
+
+def in_thread(work: Callable[[], T]) -> Future[T]:
+    """Run blocking ``work`` on a thread of its own, so that no event loop waits for it."""
+    future: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=run, name="interlock-blocking", daemon=True).start()
+    return future
 
 
 def done(value: T) -> Future[T]:

@@ -73,10 +73,12 @@ class HostActor(pykka.ThreadingActor):
         door: Doorkeeper,
         registration: RegisterTools,
         answers: bool,
+        made: Callable[[HostActor], None],
         *,
         threads: bool,
     ) -> None:
         super().__init__()
+        made(self)
         self._starter, self._keys, self._context, self._door = starter, keys, context, door
         self._registration, self._answers, self._threads = registration, answers, threads
         self._timers = Timers()
@@ -146,6 +148,9 @@ class HostActor(pykka.ThreadingActor):
 
     def incarnation(self, role: Role) -> str:
         return self._incarnations.get(role, "")
+
+    def pids(self) -> dict[str, int]:
+        return {str(role): life.pid for role, life in self._lives.items()}
 
     def shut_down(self, grace: float, timeout: float) -> Future[dict[Role, Stopped | None]]:
         """Have every owner settle and end, within ``timeout`` s; ``None`` where one had to be killed."""

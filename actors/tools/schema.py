@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 import pydantic
+import pydantic.fields
 from pydantic.json_schema import GenerateJsonSchema
 
 from . import jsontext

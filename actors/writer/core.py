@@ -14,7 +14,8 @@ from interlock.backends.codes import Code
 from interlock.backends.errors import InterlockError, LogError, SessionError
 from interlock.backends.event import Draft, Event, draft, encode_line
 from interlock.backends.header import Header
-from interlock.backends.jsonl import Batch, JsonlBackend, SessionLog
+from interlock.backends.jsonl import JsonlBackend
+from interlock.backends.log import Batch, SessionLog
 from interlock.backends.repair import closers
 
 from ..fibers import Promise
@@ -216,7 +217,8 @@ class WriterCore:
         recovered = log.recovered
         unanswered = [
             UnansweredCall(c.message_seq, c.call_id, c.name, c.call_seq, fold.turn or 0, fold.step or 0)
-            for c in fold.unanswered()
+            for c in fold.calls
+            if c.result_seq is None
         ]
         return SessionOpened(
             rid=rid,
@@ -235,10 +237,10 @@ class WriterCore:
             unanswered=unanswered,
             approval_policy=fold.approval_policy,
             sandbox_mode=fold.sandbox_mode,
-            system_seq=fold.system_seq,
-            surface_empty=fold.surface_empty,
-            dropped_bytes=recovered.dropped_bytes if recovered else 0,
-            dropped_records=recovered.dropped_records if recovered else 0,
+            system_seq=fold.head,
+            surface_empty=fold.first_surface_type is None,
+            dropped_bytes=recovered.bytes if recovered else 0,
+            dropped_records=recovered.records if recovered else 0,
             dropped_offset=recovered.offset if recovered else -1,
         )
 
@@ -319,13 +321,15 @@ class WriterCore:
                 session=session,
             )
 
-    def _admit_events(self, opened: Open, drafts: list[Draft]) -> list[Event]:
+    def _admit_events(
+        self, opened: Open, drafts: list[Draft], time: int | None = None
+    ) -> list[Event]:
         """Append in memory, all or nothing; the first append says who writes from here on."""
         if not drafts:
             return []
         first_of_ours = not opened.writer_noted
         noted = [self._writer_note(), *drafts] if first_of_ours else drafts
-        events = opened.log.append(noted, self._port.wall_ms())
+        events = opened.log.append(noted, self._port.wall_ms() if time is None else time)
         opened.writer_noted = True
         self._appended_events += len(events)
         self._open_window(opened)
@@ -353,9 +357,17 @@ class WriterCore:
     def _repair(self, peer: Peer, rid: int, opened: Open) -> None:
         """R2: append the closers and make them durable."""
         self._check_opener(peer, opened)
-        recovered = opened.log.recovered
-        lost = recovered.may_be_acknowledged if recovered else False
-        events = self._admit_events(opened, closers(opened.log.fold, dropped_acknowledged=lost))
+        fold, dropped = opened.log.fold, opened.log.recovered
+        events = self._admit_events(
+            opened,
+            closers(
+                fold,
+                dropped_acknowledged=dropped is not None and dropped.may_be_acknowledged,
+                # The note of who writes from here on goes before them.
+                first_seq=fold.next_seq + (0 if opened.writer_noted else 1),
+            ),
+            fold.last_time,
+        )
         first, last = (events[0].seq, events[-1].seq) if events else (-1, opened.last_seq)
         self._reply_durable(peer, rid, opened, first, last)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from interlock.backends.jsonl import SessionLog
+from interlock.backends.log import SessionLog
 
 from ..fibers import Promise
 from ..port import Timer
