@@ -1,6 +1,6 @@
 """Runs the escape probes under one backend and mode and prints what each of them achieved, as JSON.
 
-A program of its own, so that it can run as an ordinary user and, as root, inside a mount namespace that
+A program of its own, so that it can run as an ordinary user and, as root, in a mount namespace that
 is thrown away. Needs nothing but the standard library and `interlock.sandbox` on the path.
 
     python escape_suite.py PROBES BACKEND MODE [net]
@@ -31,7 +31,7 @@ time.sleep(600)
 
 
 class Scene:
-    """What an attack could reach: files outside, a process, listeners; and a workspace per probe."""
+    """What an attack could reach: files, a process, listeners; and a workspace per probe."""
 
     def __init__(self, base: Path) -> None:
         self.base = base
