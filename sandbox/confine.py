@@ -3,10 +3,11 @@
 import os
 from collections.abc import Sequence
 
-from . import bwrap, landlock, launcher, probe, seatbelt
+from . import bwrap, landlock, launcher, seatbelt
 from .confined import Confined
 from .errors import SandboxUnavailable
 from .policy import PROPERTIES, Mode, Policy, PolicyError, base_environment
+from .probe import Finding, find, platform_backends
 from .rlimits import rlimits
 
 
@@ -31,8 +32,8 @@ def confine(
     if policy.mode is Mode.DANGER_FULL_ACCESS:
         return _unconfined(argv, policy)
     tried: list[tuple[str, str]] = []
-    for name in probe.platform_backends() if backends is None else backends:
-        finding = probe.find(name)
+    for name in platform_backends() if backends is None else backends:
+        finding = find(name)
         if not finding.report.usable:
             tried.append((name, finding.report.reason))
             continue
@@ -89,7 +90,7 @@ def _check(argv: Sequence[str]) -> None:
             raise PolicyError(f"a command's words are text without NUL, not {word!r}")
 
 
-def _build(finding: probe.Finding, argv: Sequence[str], policy: Policy) -> Confined:
+def _build(finding: Finding, argv: Sequence[str], policy: Policy) -> Confined:
     if finding.rung is not None and finding.program is not None:
         program = bwrap.find(policy)
         if program is None:

@@ -104,7 +104,10 @@ def restrict_files(rules: Spec) -> None:
             )
         os.close(fd)
     no_new_privileges()
-    drop_capabilities()
+    if rules[
+        "files"
+    ]:  # below a runner that makes namespaces there are none, and it needs its rights
+        drop_capabilities()
     syscall(
         "landlock_restrict_self",
         SYS_LANDLOCK_RESTRICT,

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from . import denial, probe
+from . import denial
 from .confine import confine, supervised
 from .confined import Backend, Confined, Enforcement
 from .output import Output
 from .policy import Policy
+from .probe import forget
 from .watch import CancelToken, Ended, OnOutput, OnStarted, watch
 
 Verdict = Literal[
@@ -110,7 +111,7 @@ def run(
 def _outcome(ended: Ended, confined: Confined) -> Outcome:
     status, message, evidence = _verdict(ended, confined)
     if status == "sandbox-failed":
-        probe.forget()
+        forget()
     code, number = _code(ended)
     ran = status in ("exited", "denied", "signalled", "timeout", "cancelled")
     return Outcome(

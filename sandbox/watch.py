@@ -5,6 +5,7 @@ Everything happens in the calling thread, which therefore lives as long as the c
 
 import contextlib
 import os
+import select
 import selectors
 import signal
 import subprocess
@@ -108,6 +109,8 @@ class Run:
     process: "subprocess.Popen[bytes] | None" = None
     #: Escalation so far: 0 running, 1 asked to stop, 2 being killed, 3 its runner was killed.
     pressed: int = 0
+    #: The first process of bubblewrap's pid namespace, held by descriptor: numbers are used again.
+    init: int | None = None
 
     def __post_init__(self) -> None:
         self.out = Collector(self.output_limit)
@@ -128,6 +131,7 @@ class Run:
         with self._watching_runner(), self._watching_cancel():
             while not self._runner_ended():
                 self._step(self._patience())
+        self._end_init()
         self._drain()
 
     def _step(self, patience: float | None) -> bool:
@@ -170,12 +174,23 @@ class Run:
         self.raw_status += piece
         self.status = read_status(self.raw_status)
         if known is None and self.status.child is not None:
+            self._hold_init(self.status.child)
             if self.confined.limits:
                 with contextlib.suppress(ProcessLookupError):
                     apply_from_outside(self.status.child, self.confined.limits)
             self.confined.open_gate()
             if self.on_started is not None:
                 self.on_started(self.status.child)
+
+    def _hold_init(self, child: int) -> None:
+        if self.confined.backend != "bwrap" or self.process is None:
+            return
+        with contextlib.suppress(OSError):
+            fd = os.pidfd_open(child)
+            if parent_of(child) == self.process.pid:
+                self.init = fd
+            else:
+                os.close(fd)
 
     def _press(self, why: End) -> None:
         """Go one step further in ending the command: ask, then kill, then kill the runner (S7)."""
@@ -211,11 +226,11 @@ class Run:
     def _kill(self) -> None:
         """SIGKILL to everything the command started, while the runner stays to say how it ended."""
         self.confined.let_go()
-        if self.confined.backend == "bwrap" and self.status.child is not None:
+        if self.init is not None:
             # The first process of a pid namespace: the kernel ends all others with it.
             with contextlib.suppress(OSError):
-                os.kill(self.status.child, signal.SIGKILL)
-        elif self.confined.alive is None and self.confined.status is None:
+                signal.pidfd_send_signal(self.init, signal.SIGKILL)
+        elif self.confined.backend in ("bwrap", "none"):
             self._kill_runner()
 
     def _kill_runner(self) -> None:
@@ -265,6 +280,22 @@ class Run:
             if not self._step(0):
                 return
 
+    def _end_init(self) -> None:
+        """Wait until nothing in the sandbox is left.
+
+        S7: bubblewrap's outer process leaves as soon as it knows the command's status, while what
+        the command left behind is still being ended.
+        """
+        if self.init is None:
+            return
+        with contextlib.suppress(OSError):
+            signal.pidfd_send_signal(self.init, signal.SIGKILL)
+        poller = select.poll()
+        poller.register(self.init, select.POLLIN)
+        poller.poll(_RUNNER_GRACE * 1000)
+        os.close(self.init)
+        self.init = None
+
     def finish(self) -> None:
         """End whatever still runs, also after an error or Ctrl-C in the middle."""
         if self.process is not None and not self._runner_ended():
@@ -274,6 +305,7 @@ class Run:
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
+        self._end_init()
         self.selector.close()
 
     def result(self, error: str | None = None) -> Ended:
@@ -346,6 +378,15 @@ def _spawn(confined: Confined, stdin: bytes, *, inherit: bool) -> "subprocess.Po
         if given >= 0:
             os.close(given)
         confined.release()
+
+
+def parent_of(pid: int) -> int | None:
+    """The parent of a process, or None where it is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return int(file.read().rpartition(b")")[2].split()[1])
+    except (OSError, ValueError, IndexError):
+        return None
 
 
 def commands_below(child: int | None) -> list[int]:
