@@ -1,4 +1,4 @@
-"""The body runner: many bodies at once, asked to stop but never killed, each told of exactly once."""
+"""The body runner: many bodies at once, asked to stop but never killed, each told of once."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ def test_a_nested_call_does_not_block_an_event_loop() -> None:
     ctx = ToolContext(nested=nested)
 
     async def body() -> object:
-        with pytest.raises(RuntimeError, match="await ctx.acall"):
+        with pytest.raises(RuntimeError, match=r"await ctx\.acall"):
             ctx.call("inner")
         pending = asyncio.create_task(ctx.acall("inner", {}))
         await asyncio.sleep(0)

@@ -91,18 +91,48 @@ def test_parameters_may_have_names_that_pydantic_uses() -> None:
     assert odd.coerce(given) == {"schema": "a", "copy": 1, "model_config": "b", "_x": 2}
 
 
-@pytest.mark.parametrize(
-    "docstring",
-    [
-        "Move it.\n\nSlowly.\n\nArgs:\n    what: the thing,\n        or two\n    where (str): place\n\n"
-        "Returns:\n    nothing\n",
-        "Move it.\n\nSlowly.\n\nParameters\n----------\nwhat : str\n    the thing,\n    or two\nwhere\n"
-        "    place\n\nReturns\n-------\nNone\n",
-        "Move it.\n\nSlowly.\n\n:param what: the thing,\n    or two\n:param str where: place\n"
-        ":returns: nothing\n",
-    ],
-    ids=["google", "numpy", "sphinx"],
-)
+GOOGLE = """Move it.
+
+Slowly.
+
+Args:
+    what: the thing,
+        or two
+    where (str): place
+
+Returns:
+    nothing
+"""
+
+NUMPY = """Move it.
+
+Slowly.
+
+Parameters
+----------
+what : str
+    the thing,
+    or two
+where
+    place
+
+Returns
+-------
+None
+"""
+
+SPHINX = """Move it.
+
+Slowly.
+
+:param what: the thing,
+    or two
+:param str where: place
+:returns: nothing
+"""
+
+
+@pytest.mark.parametrize("docstring", [GOOGLE, NUMPY, SPHINX], ids=["google", "numpy", "sphinx"])
 def test_docstrings_describe_tool_and_parameters(docstring: str) -> None:
     def move(what: str, where: str) -> None: ...
 
@@ -272,7 +302,7 @@ def test_R4_reconcile_is_declared_once_and_shows_in_the_spec() -> None:
 
 def test_importing_tools_and_runner_loads_neither_pydantic_nor_pickle_nor_zmq() -> None:
     code = (
-        "import sys, interlock.actors.tools, interlock.actors.bodies, interlock.actors.bodies.validate;"
+        "import sys, interlock.actors.tools, interlock.actors.bodies.validate;"
         "print([m for m in ('pydantic', 'cloudpickle', 'zmq') if m in sys.modules])"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

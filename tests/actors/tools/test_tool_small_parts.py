@@ -154,7 +154,7 @@ def test_threads_keep_to_their_limit_and_end_when_idle() -> None:
 
 def test_work_that_raises_does_not_cost_the_thread(caplog: pytest.LogCaptureFixture) -> None:
     pool = Threads("t", limit=1)
-    pool.submit(lambda: [][1])
+    pool.submit(lambda: 1 // 0)
     done = threading.Event()
     pool.submit(done.set)
     assert done.wait(30)
