@@ -99,6 +99,7 @@ class BodyRunner:
         self._own_loop: LoopThread | None = None
         self._threads = Threads("interlock-body")
         self._bodies: dict[int, _Body] = {}
+        self._reporting = 0
         self._changed = threading.Condition()
         self._closed = False
 
@@ -179,7 +180,7 @@ class BodyRunner:
         for number in numbers:
             self.cancel(number, "the runtime is closing")
         with self._changed:
-            self._changed.wait_for(lambda: not self._bodies, timeout)
+            self._changed.wait_for(lambda: not self._bodies and not self._reporting, timeout)
         self._threads.close()
         if self._own_loop is not None:
             self._own_loop.stop()
@@ -214,6 +215,8 @@ class BodyRunner:
             asked = body.asked is not None
             if not asked:
                 body.task = loop.create_task(self._run_async(body), context=context)
+                # A host that ends its loop may cancel the task before its first step.
+                body.task.add_done_callback(lambda _: self._finish(body, _lost(body)))
         if asked:
             self._finish(body, _failed(body, asyncio.CancelledError()))
 
@@ -240,6 +243,8 @@ class BodyRunner:
                 return
             asked = body.asked is not None
             del self._bodies[body.job.number]
+            self._reporting += 1
+        body.context.end()
         done = BodyDone(
             number=body.job.number,
             outcome=outcome,
@@ -253,6 +258,7 @@ class BodyRunner:
         except Exception:
             _log.exception("the outcome of call %s was not taken", body.job.call_id)
         with self._changed:
+            self._reporting -= 1
             self._changed.notify_all()
 
 
@@ -264,6 +270,12 @@ def _check_run(value: Any) -> None:
 
 def _is_async(job: BodyJob) -> bool:
     return job.tool.reconciler_is_async if job.purpose is Purpose.RECONCILE else job.tool.is_async
+
+
+def _lost(body: _Body) -> Outcome:
+    if body.asked is not None:
+        return _failed(body, asyncio.CancelledError())
+    return Outcome.failure(Code.TOOL_FAILED, "the body's event loop ended before the body began")
 
 
 def _failed(body: _Body, error: BaseException) -> Outcome:

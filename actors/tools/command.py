@@ -17,7 +17,7 @@ else:
     Text = bytes | None  # text is encoded at once; the wire knows bytes only
 
 
-class Command(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Command(msgspec.Struct, frozen=True, omit_defaults=True):
     """One command line for the sandbox. Nothing in it is passed through a shell.
 
     :param argv: the program and its arguments; paths are turned into strings.

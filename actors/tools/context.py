@@ -65,6 +65,7 @@ class ToolContext:
         self._nested = nested
         self._cancelled = threading.Event()
         self._reason = ""
+        self._ended = False
 
     def remaining(self) -> float:
         """Return the seconds left until the deadline, never below zero; infinity without one."""
@@ -92,6 +93,10 @@ class ToolContext:
             self._reason = reason
             self._cancelled.set()
 
+    def end(self) -> None:
+        """The body has ended: what it left behind can neither report nor call any more."""
+        self._ended = True
+
     def progress(self, value: Any) -> None:
         """Tell whoever watches how far the body is. Not durable, and no part of the result.
 
@@ -105,7 +110,7 @@ class ToolContext:
                 f"progress of call {self.call_id} takes {len(data)} bytes, at most "
                 f"{PROGRESS_LIMIT} fit; report a summary and return the rest as the result"
             )
-        if self._progress is not None:
+        if self._progress is not None and not self._ended:
             self._progress(data)
 
     def call(self, name: str, arguments: Mapping[str, Any] | None = None) -> ToolResult:
@@ -136,6 +141,9 @@ class ToolContext:
                 f"tool {self.tool or '?'} called {name} outside a running call: nested calls need "
                 "the context that a runtime gives to the body"
             )
+        if self._ended:
+            # K5: only a running parent has nested calls.
+            raise RuntimeError(f"call {self.call_id} has ended and can call {name} no more")
         self.raise_if_cancelled()
         return self._nested(name, jsontext.encode(jsontext.normalise(dict(arguments or {}))))
 

@@ -73,9 +73,15 @@ class Tool(Generic[P, R]):
 
     @functools.cached_property
     def signature(self) -> Signature:
-        """The function's arguments. Raises ``NameError`` for an annotation that stays undefined."""
+        """The function's arguments. Raises ``TypeError`` for a type that stays undefined."""
         if self._hints is None:
-            self._hints = resolve_hints(self.fn)
+            try:
+                self._hints = resolve_hints(self.fn)
+            except NameError as error:
+                raise TypeError(
+                    f"tool {self.name}: an annotation uses {error.name!r}, which is not defined at "
+                    "run time; import or define it where the function's module can see it"
+                ) from error
         return read_signature(self.name, self.fn, self._hints)
 
     @functools.cached_property

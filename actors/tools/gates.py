@@ -7,6 +7,7 @@ not clearly an answer is a denial.
 
 from __future__ import annotations
 
+import inspect
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -186,6 +187,9 @@ class GateRunner:
             return Decision.deny(f"{where} failed: {describe(answer.error)}")
         if answer.value is None or isinstance(answer.value, Decision):
             return answer.value
+        if inspect.iscoroutine(answer.value):
+            answer.value.close()
+            return Decision.deny(f"{where} is async; it runs on a thread, write it as a plain def")
         # Not `return True`: what is not clearly an answer must not open anything.
         return Decision.deny(f"{where} answered with {type(answer.value).__name__}, not a Decision")
 

@@ -44,13 +44,13 @@ def pack(tool: Tool[..., Any]) -> bytes:
     if tool.place == "host":
         raise ValueError(f"tool {tool.name} runs in the host and is never packed")
     _ = tool.spec  # a tool that has no schema is refused here, by its own message
-    try:
-        with _by_value(tool):
+    with _by_value(tool):
+        try:
             data = _dumps(tool)
-    except Exception as error:
-        raise _refusal(tool, error) from error
-    if len(data) > PACK_LIMIT:
-        raise _too_large(tool, len(data))
+        except Exception as error:
+            raise _refusal(tool, error) from error
+        if len(data) > PACK_LIMIT:
+            raise _too_large(tool, len(data))
     return data
 
 

@@ -6,7 +6,8 @@ import re
 from typing import Any
 
 import pydantic
-import pydantic.fields
+from pydantic.errors import PydanticInvalidForJsonSchema, PydanticUserError
+from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
 
 from . import jsontext
@@ -28,7 +29,7 @@ def arguments_model(tool: str, signature: Signature) -> type[pydantic.BaseModel]
     """
     fields: dict[str, Any] = {}
     for index, parameter in enumerate(signature.parameters):
-        if isinstance(parameter.default, pydantic.fields.FieldInfo):
+        if isinstance(parameter.default, FieldInfo):
             raise TypeError(
                 f"tool {tool}: {parameter.name} has a Field as its default, which a plain call of "
                 f"the function would get; write {parameter.name}: Annotated[type, Field(...)]"
@@ -38,7 +39,7 @@ def arguments_model(tool: str, signature: Signature) -> type[pydantic.BaseModel]
     config = pydantic.ConfigDict(extra="forbid", protected_namespaces=())
     try:
         return pydantic.create_model(f"{tool} arguments", __config__=config, **fields)
-    except pydantic.errors.PydanticUserError as error:
+    except PydanticUserError as error:
         raise TypeError(
             f"tool {tool}: {_guilty(tool, signature)} cannot be read from JSON: "
             f"{error.message.splitlines()[0]}"
@@ -67,7 +68,7 @@ def arguments_schema(
     """
     try:
         schema = model.model_json_schema(schema_generator=_Schema)
-    except pydantic.errors.PydanticInvalidForJsonSchema as error:
+    except PydanticInvalidForJsonSchema as error:
         raise TypeError(f"tool {tool}: a parameter has no JSON Schema: {error.message}") from error
     schema.pop("title", None)
     schema.setdefault("properties", {})

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable
+
+_log = logging.getLogger(__name__)
 
 #: An idle thread waits this long for more work; seconds.
 IDLE = 10.0
@@ -33,7 +36,7 @@ class Threads:
         self._closed = False
 
     def submit(self, work: Callable[[], None]) -> None:
-        """Run ``work`` on a thread. It must not raise: nobody would hear of it.
+        """Run ``work`` on a thread. What it raises is only logged.
 
         :raises RuntimeError: the pool is closed, or the system gives no more threads.
         """
@@ -79,7 +82,10 @@ class Threads:
             work = self._next()
             if work is None:
                 return
-            work()
+            try:
+                work()
+            except BaseException:
+                _log.exception("work on a thread of %s raised", self._name)
             del work  # an idle thread keeps nothing of its last body alive
 
     def _next(self) -> Callable[[], None] | None:
