@@ -45,6 +45,7 @@ class CancelToken:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._cancelled = False
+        self._killing = False
         self._wakers: set[int] = set()
 
     @property
@@ -52,10 +53,19 @@ class CancelToken:
         """Whether `cancel` was called."""
         return self._cancelled
 
-    def cancel(self) -> None:
-        """Ask. Returns at once; the command gets SIGTERM, its grace, then SIGKILL."""
+    @property
+    def killing(self) -> bool:
+        """Whether `cancel` was called with ``kill``."""
+        return self._killing
+
+    def cancel(self, *, kill: bool = False) -> None:
+        """Ask. Returns at once; the command gets SIGTERM, its grace, then SIGKILL.
+
+        kill: leave out the asking and the grace; also for a run that was asked before.
+        """
         with self._lock:
             self._cancelled = True
+            self._killing = self._killing or kill
             for fd in self._wakers:
                 with contextlib.suppress(OSError):
                     os.write(fd, b"\0")
@@ -194,13 +204,14 @@ class Run:
 
     def _press(self, why: End) -> None:
         """Go one step further in ending the command: ask, then kill, then kill the runner (S7)."""
+        at_once = self.cancel is not None and self.cancel.killing
         if self.pressed == 0:
             self.end = why
-        elif why == "cancelled":
+        elif why == "cancelled" and not (at_once and self.pressed == 1):
             return
         self.pressed += 1
         now = time.monotonic()
-        if self.pressed == 1 and self.grace > 0:
+        if self.pressed == 1 and self.grace > 0 and not at_once:
             self._ask()
             self.deadline = now + self.grace
         elif self.pressed <= 2:

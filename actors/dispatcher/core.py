@@ -289,9 +289,7 @@ class DispatcherCore:
         """Record what the log of a reopened session lacks and this dispatcher knows."""
         step = self._steps.get(message.session)
         if step is not None:
-            for call in step.calls:
-                if not call.released:
-                    call.cancel("its session was reopened")
+            step.cancel_unreleased("its session was reopened")
             await first(step.results)  # what was released runs on to its end (F2)
             self._steps.pop(message.session, None)
         held = self._log.held.pop(message.session, {})
@@ -324,9 +322,7 @@ class DispatcherCore:
 
     def _cancel_unreleased(self, reason: str) -> None:
         for step in self._steps.values():
-            for call in step.calls:
-                if not call.released:
-                    call.cancel(reason)
+            step.cancel_unreleased(reason)
 
     async def _drain(self) -> None:
         """F1: wait for what was released, have everything flushed, then end with the others."""

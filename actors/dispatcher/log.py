@@ -59,10 +59,11 @@ class LogClient:
         """Send the flushes that were asked for; each covers what was appended before it."""
         flushes, self._flushes = self._flushes, {}
         for session, promise in flushes.items():
-            asked = self._port.ask(
-                Role.WRITER, lambda rid, s=session: Flush(rid, s), CHECKPOINT_TIMEOUT
-            )
-            asked.then(lambda a=asked, p=promise: _pass_on(a, p))  # type: ignore[misc]
+            self._flush(session, promise)
+
+    def _flush(self, session: str, promise: Promise[Appended]) -> None:
+        asked = self._port.ask(Role.WRITER, lambda rid: Flush(rid, session), CHECKPOINT_TIMEOUT)
+        asked.then(lambda: _pass_on(asked, promise))
 
     async def checkpoint(self, call: CallRun) -> Checkpoint:
         """K2, K3: wait for the acknowledgement that covers the call's events, or end the call."""

@@ -31,6 +31,12 @@ class StepRun:
             if call_ids is None or call.call_id in call_ids:
                 call.cancel(reason)
 
+    def cancel_unreleased(self, reason: str) -> None:
+        """Let what was released run on, and start nothing more."""
+        for call in self.calls:
+            if not call.released:
+                call.cancel(reason)
+
     async def _run(self) -> list[WireResult]:
         fibers: list[Fiber[WireResult]] = []
         for parallel, group in groupby(self.calls, key=_overlaps):

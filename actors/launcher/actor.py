@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pykka._envelope import Envelope
 
-from interlock.sandbox.audit import compare, snapshot
+from interlock.sandbox.audit import Snapshot, compare, snapshot
 from interlock.sandbox.errors import SandboxUnavailable
 from interlock.sandbox.policy import Mode, Policy, PolicyError
 from interlock.sandbox.run import Outcome, run
@@ -60,7 +60,7 @@ class LauncherActor(Owner):
 
     # CommandRunner.
 
-    def start(
+    def run_command(
         self,
         launch: Launch,
         output: Callable[[str, bytes], None],
@@ -93,9 +93,9 @@ class LauncherActor(Owner):
                 cancel=token,
                 output_limit=command.output_limit or OUTPUT_LIMIT,
                 on_output=on_output,
-                stdin=command.stdin or b"",
+                stdin=_input(command.stdin),
             )
-            risks = [str(f) for f in compare(before, policy.workspace)] if before else []
+            risks = _risks(before) if before is not None else []
         except SandboxUnavailable as error:
             return _failed(launch, str(error))
         except (PolicyError, OSError) as error:
@@ -119,6 +119,16 @@ class LauncherActor(Owner):
                 "INTERLOCK_IDEMPOTENCY_KEY": launch.idempotency_key,
             },
         )
+
+
+def _risks(before: Snapshot) -> list[str]:
+    """What the command left that could run on the host later, or reach out of the workspace."""
+    findings = compare(before, snapshot(before.workspace))
+    return [f"{finding.path}: {finding.message}" for finding in findings]
+
+
+def _input(stdin: str | bytes | None) -> bytes:
+    return stdin.encode() if isinstance(stdin, str) else stdin or b""
 
 
 def _ended(launch: Launch, outcome: Outcome, risks: list[str]) -> CommandEnded:

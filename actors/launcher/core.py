@@ -29,7 +29,7 @@ class Running(Protocol):
 class CommandRunner(Protocol):
     """Runs commands on threads that live as long as they do (S8); the shell's part."""
 
-    def start(
+    def run_command(
         self,
         launch: Launch,
         output: Callable[[str, bytes], None],
@@ -118,7 +118,7 @@ class LauncherCore:
             self._port.send(asker, end)
             self._close_if_idle()
 
-        self._commands[number] = Command(self._runner.start(message, output, ended), asker)
+        self._commands[number] = Command(self._runner.run_command(message, output, ended), asker)
 
     def _close_if_idle(self) -> None:
         if self._closing is not None and not self._commands:

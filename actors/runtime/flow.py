@@ -63,9 +63,3 @@ def in_thread(work: Callable[[], T]) -> Future[T]:
     threading.Thread(target=run, name="interlock-blocking", daemon=True).start()
     return future
 
-
-def done(value: T) -> Future[T]:
-    """A future that is done already."""
-    future: Future[T] = Future()
-    future.set_result(value)
-    return future

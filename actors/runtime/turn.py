@@ -30,7 +30,7 @@ from ..port import PeerLostError
 from ..roles import Role
 from ..tools import jsontext
 from ..tools.result import ToolResult
-from .flow import Flow, done
+from .flow import Flow
 from .session import SessionCore
 
 #: A step's calls may wait for people and run for long; each has its own deadline (s).
@@ -269,7 +269,7 @@ class StepCore:
         session = self.session
         session.check()
         if not calls:
-            return (yield done(StepExecuted(0, [])))
+            return StepExecuted(0, [])
 
         def build(rid: int) -> ExecuteStep:
             return ExecuteStep(
