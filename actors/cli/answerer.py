@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import socket
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -55,18 +56,22 @@ class Broker:
         self._numbers = count(1)
         self._kept: list[Message] = []
 
-    def open_requests(self) -> list[ApprovalAsked] | None:
-        """Return what waits for a decision, oldest first; None where the broker does not answer."""
+    def ask_open(self) -> int:
+        """Ask what waits for a decision; the number that :meth:`open_requests` takes."""
         rid = next(self._numbers)
         self.tell(ListApprovals(rid))
-        reply = self._reply(rid)
+        return rid
+
+    def open_requests(self, rid: int, deadline: float) -> list[ApprovalAsked] | None:
+        """Return what waits, oldest first; None where the broker has not answered by then."""
+        reply = self._reply(rid, deadline)
         return list(reply.requests) if isinstance(reply, ApprovalList) else None
 
     def answer(self, request: str, answer: str, note: str) -> AnswerTaken | None:
         """Answer one request; None where the broker does not reply."""
         rid = next(self._numbers)
         self.tell(AnswerApproval(rid, request, answer, user(), note))
-        reply = self._reply(rid)
+        reply = self._reply(rid, time.monotonic() + REPLY_LIMIT)
         return reply if isinstance(reply, AnswerTaken) else None
 
     def tell(self, message: Message) -> None:
@@ -102,8 +107,7 @@ class Broker:
         """Close the connection."""
         self.socket.close()
 
-    def _reply(self, rid: int) -> Message | None:
-        deadline = time.monotonic() + REPLY_LIMIT
+    def _reply(self, rid: int, deadline: float) -> Message | None:
         while (left := deadline - time.monotonic()) > 0:
             if self.socket.poll(int(left * 1000) + 1):
                 for message in self._arrived():
@@ -119,10 +123,29 @@ class Brokers:
     def __init__(self) -> None:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self.all: dict[Path, Broker] = {}
+        #: Runtimes whose broker does not listen: it has ended, and with it what it was asked (F1).
+        self.unreachable: list[RuntimeInfo] = []
+
+    def open_requests(self) -> tuple[list[tuple[Broker, ApprovalAsked]], list[Broker]]:
+        """Return every open request with its broker, and the brokers that did not answer.
+
+        All are asked at once: one that is stuck costs its time once.
+        """
+        asked = [(broker, broker.ask_open()) for broker in self.all.values()]
+        deadline = time.monotonic() + REPLY_LIMIT
+        waiting, silent = [], []
+        for broker, rid in asked:
+            requests = broker.open_requests(rid, deadline)
+            if requests is None:
+                silent.append(broker)
+            else:
+                waiting += [(broker, request) for request in requests]
+        return waiting, silent
 
     def refresh(self) -> list[Broker]:
         """Connect to runtimes that have started, drop those that have ended; the new ones."""
-        found = dict(running())
+        found = {path: info for path, info in running() if _listens(info.broker)}
+        self.unreachable = [info for path, info in running() if path not in found]
         for path in [path for path in self.all if path not in found]:
             self.all.pop(path).close()
         fresh = []
@@ -149,6 +172,20 @@ class Brokers:
         for broker in self.all.values():
             broker.close()
         self._context.term()
+
+
+def _listens(endpoint: str) -> bool:
+    """Whether somebody listens at an ``ipc`` endpoint; it is not spoken to."""
+    path = endpoint.removeprefix("ipc://")
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.settimeout(REPLY_LIMIT)
+        try:
+            probe.connect(path)
+        except BlockingIOError:
+            return True  # a full queue: somebody does, and is slow
+        except OSError:
+            return False
+    return True
 
 
 @dataclass(frozen=True)

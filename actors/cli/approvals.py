@@ -12,7 +12,8 @@ from .options import Json
 
 if TYPE_CHECKING:
     from ..messages import ApprovalAsked
-    from .answerer import Broker, Brokers
+    from ..runtime_dir import RuntimeInfo
+    from .answerer import Broker
 
 app = typer.Typer(
     name="approvals",
@@ -42,9 +43,12 @@ def list_approvals(as_json: Json = False) -> int:
     from .output import console, emit, explain
 
     with Brokers() as brokers:
-        waiting, silent = _waiting(brokers)
+        waiting, silent = brokers.open_requests()
         entries = [_entry(broker, asked) for broker, asked in waiting]
-        runtimes = [_runtime(broker, silent) for broker in brokers.all.values()]
+        runtimes = [_runtime(b.info, b not in silent) for b in brokers.all.values()]
+        runtimes += [_runtime(info, False) for info in brokers.unreachable]
+    for info in brokers.unreachable:
+        explain(f"the runtime in process {info.pid} is ending: its broker is gone")
     for broker in silent:
         explain(f"the runtime in process {broker.info.pid} does not answer")
     if as_json:
@@ -99,18 +103,6 @@ def watch() -> int:
     return Watch().run()
 
 
-def _waiting(brokers: Brokers) -> tuple[list[tuple[Broker, ApprovalAsked]], list[Broker]]:
-    """Return every open request with its broker, and the brokers that do not answer."""
-    waiting, silent = [], []
-    for broker in brokers.all.values():
-        requests = broker.open_requests()
-        if requests is None:
-            silent.append(broker)
-        else:
-            waiting += [(broker, asked) for asked in requests]
-    return waiting, silent
-
-
 def _answer(request: str, answer: str, note: str, as_json: bool) -> int:
     from .answerer import Brokers, user
     from .output import CommandFailed, emit
@@ -118,7 +110,7 @@ def _answer(request: str, answer: str, note: str, as_json: bool) -> int:
     with Brokers() as brokers:
         if not brokers.all:
             raise CommandFailed(NONE_RUNS)
-        waiting, silent = _waiting(brokers)
+        waiting, silent = brokers.open_requests()
         broker, asked = _one(request, waiting, silent)
         taken = broker.answer(asked.request, answer, note)
     if taken is None:
@@ -172,13 +164,12 @@ def _words(asked: ApprovalAsked) -> str:
     return one_line(f"call {asked.call_id} of {asked.tool} in session {asked.session}")
 
 
-def _runtime(broker: Broker, silent: list[Broker]) -> dict[str, Any]:
-    info = broker.info
+def _runtime(info: RuntimeInfo, answers: bool) -> dict[str, Any]:
     return {
         "pid": info.pid,
         "root": info.root,
         "started_at": info.started_ms,
-        "answers": broker not in silent,
+        "answers": answers,
     }
 
 

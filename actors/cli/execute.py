@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from interlock.sandbox.policy import Policy
     from interlock.sandbox.run import Outcome
 
+#: How bubblewrap begins to say that it found nothing to start, where it has set all up.
+_NO_PROGRAM = "bwrap: execvp "
 MODES = ("read-only", "workspace-write", "danger-full-access")
 #: Exit statuses of our own, as `timeout`, `env` and shells use them.
 TIMED_OUT, SANDBOX_FAILED, NOT_EXECUTABLE, NOT_FOUND = 124, 125, 126, 127
@@ -158,6 +160,17 @@ def _run(argv: list[str], policy: Policy, timeout: float | None) -> Outcome:
         return run(argv, policy, timeout=timeout, stdio="inherit")
     with ErrorTee() as tee:
         outcome = run(argv, policy, timeout=timeout, stdio="inherit")
+    last = tee.end.decode(errors="replace").strip().rpartition("\n")[2]
+    if (
+        outcome.status == "sandbox-failed"
+        and last.startswith(_NO_PROGRAM)
+        and last.endswith("No such file or directory")
+    ):
+        # The command never ran, so these are the runner's own words: a program that the sandbox
+        # hides (in the host's /tmp) is not there for it.
+        return replace(
+            outcome, status="not-found", message=f"{argv[0]} was not found in the sandbox"
+        )
     if outcome.status == "exited" and outcome.exit_code:
         # S5: only a guess from its words, so it is said and changes nothing.
         found = evidence(tee.end, policy, outcome.backend)

@@ -14,9 +14,9 @@ from interlock.backends.log import SessionLog
 from interlock.backends.repair import closers
 
 from .locate import Found
-from .output import CommandFailed, clean, console, emit, one_line
+from .output import CommandFailed, Line, clean, console, emit, one_line, put
 from .reader import Log
-from .standing import closer, closer_words, dropped_words, missing, standing
+from .standing import closer, closer_words, dropped_words, holder_words, missing, standing
 
 
 def repair(found: Found, *, write: bool, as_json: bool) -> None:
@@ -28,8 +28,11 @@ def repair(found: Found, *, write: bool, as_json: bool) -> None:
     if log.refused is not None:
         raise CommandFailed(f"{log.refused}. Repair only completes a log that is whole")
     now = standing(found, log.fold, log.dropped, log.name)
-    if now.holder is not None or now.state in ("open", "running", "waiting"):
-        raise CommandFailed(f"SESSION_LOCKED: session {log.name!r}: {now.words[0]} Close it there")
+    if now.held:
+        raise CommandFailed(
+            f"SESSION_LOCKED: session {log.name!r} is open for writing by "
+            f"{holder_words(now.holder)}; close it there, or end that process"
+        )
     drafts = [closer(draft) for draft in missing(log.fold, log.dropped)]
     document: dict[str, Any] = {
         "id": log.header.id,
@@ -119,10 +122,10 @@ def _tell(log: Log, document: dict[str, Any], write: bool) -> None:
     if drafts:
         out.print(f"{name}: {len(drafts)} events {'were' if done else 'would be'} appended:")
     for entry in drafts:
-        out.print(f"  {clean(closer_words(entry))}")
+        put(out, Line(2, clean(closer_words(entry))))
         if entry["text"]:
-            out.print(f"    {clean(entry['text'])}", style="dim")
+            put(out, Line(4, clean(entry["text"]), "dim"))
     if done:
-        out.print(f"The log as it was is kept in {document['backup']}.")
+        out.print(f"The log as it was is kept in {document['backup']}", soft_wrap=True)
     elif not write:
         out.print("Nothing was changed. Do it with --write.", style="bold")

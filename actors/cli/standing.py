@@ -25,6 +25,7 @@ class Standing:
 
     state: str
     words: list[str]
+    held: bool
     holder: dict[str, Any] | None = None
     closers: list[dict[str, Any]] = field(default_factory=list)
 
@@ -38,7 +39,7 @@ def standing(found: Found, fold: LogFold, dropped: Dropped | None, name: str) ->
         return _held(fold, who)
     words = [] if dropped is None else [dropped_words(dropped)]
     if fold.turn is None:
-        return Standing("complete", words or ["No turn is open."])
+        return Standing("complete", words or ["No turn is open."], False)
     drafts = missing(fold, dropped)
     words.append(
         f"Turn {fold.turn} is open and nobody has the log open: it was interrupted. "
@@ -46,7 +47,7 @@ def standing(found: Found, fold: LogFold, dropped: Dropped | None, name: str) ->
     )
     entries = [closer(draft) for draft in drafts]
     words += [f"  {closer_words(entry)}" for entry in entries]
-    return Standing("interrupted", words, None, entries)
+    return Standing("interrupted", words, False, None, entries)
 
 
 def missing(fold: LogFold, dropped: Dropped | None) -> list[Draft]:
@@ -98,7 +99,7 @@ def holder_words(line: dict[str, Any] | None) -> str:
 def _held(fold: LogFold, who: dict[str, Any] | None) -> Standing:
     by = f"Open for writing by {holder_words(who)}."
     if fold.turn is None:
-        return Standing("open", [by, "No turn is open."], who)
+        return Standing("open", [by, "No turn is open."], True, who)
     where = f"Turn {fold.turn}" + (f", step {fold.step}" if fold.step is not None else "")
     waiting = [
         f"{where} waits for approval {approval.id} of {approval.tool_name}"
@@ -106,10 +107,12 @@ def _held(fold: LogFold, who: dict[str, Any] | None) -> Standing:
         for approval in fold.open_approvals
     ]
     if waiting:
-        return Standing("waiting", [by, *waiting, "`interlock approvals list` shows it."], who)
+        return Standing(
+            "waiting", [by, *waiting, "`interlock approvals list` shows it."], True, who
+        )
     running = [
         f"{where}: call {call.call_id} of {call.name} has no result yet."
         for call in fold.calls
         if call.call_seq is not None and call.result_seq is None
     ]
-    return Standing("running", [by, *(running or [f"{where} is open."])], who)
+    return Standing("running", [by, *(running or [f"{where} is open."])], True, who)
