@@ -12,7 +12,7 @@ from interlock.backends.jsonl import JsonlBackend, Listing
 from interlock.backends.lock import held
 
 from .locate import label
-from .output import console, emit, moment, one_line, size
+from .output import Line, console, emit, moment, one_line, put, size
 
 _STATES = {None: "", Code.SESSION_FORMAT_UNSUPPORTED: "unsupported"}
 
@@ -78,7 +78,10 @@ def show_list(root: Path, *, limit: int | None, as_json: bool) -> None:
         out.print(f"{total - len(found)} older ones are not shown (--limit).", style="dim")
     for row in found:
         if row.listing.message is not None:
-            out.print(f"{label(row.listing)}: {one_line(row.listing.message)}", style="yellow")
+            put(
+                out,
+                Line(0, f"{label(row.listing)}: {one_line(row.listing.message)}", "yellow", True),
+            )
 
 
 def _newest_first(listing: Listing) -> tuple[int, str]:

@@ -76,18 +76,22 @@ def console() -> Console:
 
 @dataclass(frozen=True)
 class Line:
-    """One paragraph: how far it is indented (columns), its text and its style."""
+    """One paragraph: how far it is indented (columns), its text and its style.
+
+    ``whole`` keeps it on one line whatever the width: a path is for copying.
+    """
 
     indent: int
     text: str
     style: str = ""
+    whole: bool = False
 
 
 def put(out: Console, line: Line) -> None:
     """Print a paragraph, every line of it indented, none with trailing blanks."""
     from rich.text import Text
 
-    width = max(20, out.width - line.indent)
+    width = 1 << 30 if line.whole else max(20, out.width - line.indent)
     for wrapped in Text(line.text.expandtabs(4), style=line.style).wrap(out, width):
         wrapped.rstrip()
         out.print(Text(" " * line.indent if wrapped else "") + wrapped, soft_wrap=True)

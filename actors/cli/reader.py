@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
 from interlock.backends.disk import OsDisk
 from interlock.backends.errors import SessionError
 from interlock.backends.event import Event
 from interlock.backends.header import Header
-from interlock.backends.reading import LogReader, Reading, read_events
+from interlock.backends.reading import LogReader, read_events
 from interlock.backends.source import LogFile
 
 from .locate import Found
@@ -23,7 +24,6 @@ class Log:
     def __init__(self, found: Found) -> None:
         self.found = found
         self.refused: SessionError | None = None
-        self.reading: Reading | None = None
         disk = OsDisk()
         with LogFile(found.path, disk) as file:
             self.bytes = file.size
@@ -34,8 +34,6 @@ class Log:
                     pass
             except SessionError as error:
                 self.refused = error
-            else:
-                self.reading = Reading(reader, disk)
             self.good = reader.good
             self.fold = reader.fold
             self.dropped = reader.recovered.dropped if reader.recovered else None
@@ -47,4 +45,5 @@ class Log:
 
     def events(self, start: int = 0) -> Iterator[Event]:
         """Yield the good events from ``start`` on: those before the damage where there is some."""
-        return read_events(self.found.path, start, self.good)
+        # Not one further: behind the last good event there may be the damage.
+        return islice(read_events(self.found.path, start), max(0, self.good - start))

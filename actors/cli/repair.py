@@ -126,6 +126,6 @@ def _tell(log: Log, document: dict[str, Any], write: bool) -> None:
         if entry["text"]:
             put(out, Line(4, clean(entry["text"]), "dim"))
     if done:
-        out.print(f"The log as it was is kept in {document['backup']}", soft_wrap=True)
+        put(out, Line(0, f"The log as it was is kept in {document['backup']}", whole=True))
     elif not write:
         out.print("Nothing was changed. Do it with --write.", style="bold")

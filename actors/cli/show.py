@@ -146,7 +146,7 @@ def _head(log: Log) -> list[Line]:
     ]
     if header.cwd is not None:
         told.append(Line(2, f"cwd {one_line(header.cwd)}", "dim"))
-    told.append(Line(2, f"log {one_line(str(log.found.path))}", "dim"))
+    told.append(Line(2, f"log {one_line(str(log.found.path))}", "dim", whole=True))
     told.append(Line(2, f"{log.good} events, {size(log.bytes)}, format v3, {kind}", "dim"))
     writer = next((e for e in log.events() if e.type == "interlock/writer"), None)
     if writer is not None and writer.data.get("durability") == "none":

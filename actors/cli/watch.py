@@ -112,9 +112,9 @@ class Watch:
         self._out.print(f"  {one_line(asked.reason)}")
         arguments = _arguments(broker, asked)
         self._out.print(f"  {clean(arguments)}", style="cyan")
-        self._out.print(f"  {KEYS}", style="dim")
         # A key that was pressed before this request could be read decides nothing.
         termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
+        self._out.print(f"  {KEYS}", style="dim")
 
     def _key(self, key: str) -> None:
         if self._shown is None or key not in ("a", "r", "s"):

@@ -106,8 +106,9 @@ class Process:
         assert found is not None, self.process.stderr.read()
         return found
 
-    def no_line(self) -> bool:
-        return self._lines.empty()
+    def rest(self) -> list[str]:
+        """The lines up to the end of its output."""
+        return list(iter(lambda: self._lines.get(timeout=PATIENCE), None))
 
     def interrupt(self) -> int:
         self.process.send_signal(signal.SIGINT)
@@ -163,7 +164,9 @@ class Maker:
     def __init__(self, root: Path) -> None:
         self.root = root
 
-    def __call__(self, session_id: str, *drafts: Draft, cwd: str = "/work", created: int = 1, **how):
+    def __call__(
+        self, session_id: str, *drafts: Draft, cwd: str = "/work", created: int = 1, **how
+    ):
         """One batch (one frame) for each draft; returns the log file."""
         backend = JsonlBackend(self.root, **how)
         log = backend.create(Header(id=session_id, created_at=created, cwd=cwd))

@@ -61,9 +61,7 @@ def test_ids_are_printed_without_being_obeyed_and_are_accepted_back(cli, make, d
     assert ran.json["session"]["id"] == "red \x1b[31m\n"
 
 
-def test_U04_a_unique_beginning_is_enough_and_an_ambiguous_one_lists_candidates(
-    cli, make, drafts
-):
+def test_U04_a_unique_beginning_is_enough_and_an_ambiguous_one_lists_candidates(cli, make, drafts):
     make("alpha-1", *drafts.whole())
     make("alpha-2", *drafts.whole())
     make("beta", *drafts.whole())

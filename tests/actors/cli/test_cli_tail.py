@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import signal
 
 import pytest
+from interlock.actors.cli.follow import Follower
 from interlock.backends.header import Header
 from interlock.backends.jsonl import JsonlBackend
 
@@ -28,30 +28,61 @@ def test_the_last_events_one_a_line(cli, make, drafts):
     assert [event["seq"] for event in document["events"]] == [7, 8]
 
 
-def test_L08_following_shows_each_event_once_and_takes_half_a_batch_for_not_there_yet(
-    cli, start, make, drafts, log
-):
+def test_following_shows_each_event_once_as_it_comes(cli, start, make, drafts, log):
     make.add(log, drafts.user("first"))
     tail = start("sessions", "tail", "a", "--follow", "--json")
     assert json.loads(tail.line())["seq"] == 0
     for number in range(1, 4):
         make.add(log, drafts.user(f"n{number}"))
         assert json.loads(tail.line())["seq"] == number
-    # Half of the next batch: nothing may be said of it, neither an event nor damage.
+    assert tail.interrupt() == 0
+    assert tail.rest() == []
+    assert tail.process.stderr.read() == ""
+
+
+def test_L08_what_is_cut_anywhere_is_not_there_yet(make, drafts, log):
+    for number in range(3):
+        make.add(log, drafts.user(f"n{number}"))
+    first = log.path.stat().st_size
+    make.add(log, drafts.user("x"), drafts.user("y"))
+    data = log.path.read_bytes()
+    for cut in range(first, len(data)):
+        log.path.write_bytes(data[:cut])
+        follower = Follower(log.path, 0)
+        seqs = [event.seq for event in follower.poll()]
+        assert seqs in ([0, 1, 2], [0, 1, 2, 3]), cut
+        log.path.write_bytes(data)
+        assert seqs + [event.seq for event in follower.poll()] == [0, 1, 2, 3, 4], cut
+        assert follower.poll() == []
+        follower.close()
+
+
+def test_L6_a_write_that_was_put_back_and_written_again_is_shown_once(make, drafts, log):
+    make.add(log, drafts.user("x"))
     before = log.path.read_bytes()
-    make.add(log, drafts.user("the fifth"), drafts.user("the sixth"))
-    batch = log.path.read_bytes()[len(before) :]
-    assert [json.loads(tail.line())["seq"] for _ in range(2)] == [4, 5]
-    again = start("sessions", "tail", "a", "--follow", "--json", "-n", "0")
+    make.add(log, drafts.user("y"))
+    after = log.path.read_bytes()
+    follower = Follower(log.path, 0)
+    assert [event.seq for event in follower.poll()] == [0, 1]
+    log.path.write_bytes(before)
+    assert follower.poll() == []
+    log.path.write_bytes(after)
+    assert follower.poll() == []
+    make.add(log, drafts.user("z"))
+    assert [event.seq for event in follower.poll()] == [2]
+    follower.close()
+
+
+def test_another_file_in_its_place_is_read_from_its_start(make, drafts, log):
+    make.add(log, drafts.user("x"))
+    follower = Follower(log.path, 0)
+    assert len(follower.poll()) == 1
+    make.add(log, drafts.user("y"))
     copy = log.path.with_name("copy")
-    copy.write_bytes(before + batch[: len(batch) // 2])
+    copy.write_bytes(log.path.read_bytes())
     copy.rename(log.path)
-    with log.path.open("ab") as file:
-        file.write(batch[len(batch) // 2 :])
-    for process in (tail, again):
-        assert process.interrupt() == 0
-        assert process.no_line() or process.line() is None
-        assert process.process.stderr.read() == ""
+    assert [event.seq for event in follower.poll()] == [1]
+    follower.close()
 
 
 def test_following_a_live_runtime_needs_no_lock(cli, start, live):
@@ -80,8 +111,7 @@ def test_a_log_that_is_damaged_while_it_is_followed_is_said_in_one_line(cli, sta
     assert "damaged behind offset" in line
 
 
-def test_ctrl_c_without_follow_is_130(cli, live, start):
-    assert signal.SIGINT  # following ends in order; anything else was cut short
+def test_ctrl_c_elsewhere_than_in_following_is_130(start):
     process = start("exec", "--", "sh", "-c", "echo up; sleep 600")
     assert process.line() == "up"
     assert process.interrupt() == 130
