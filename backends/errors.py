@@ -10,8 +10,8 @@ from .codes import Code
 class InterlockError(Exception):
     """The root of every exception that Interlock raises on purpose.
 
-    ``code`` is one of :class:`Code`; ``details`` holds JSON values that a program can use instead of
-    parsing the message (a session id, an offset, the holder of a lock).
+    ``code`` is one of :class:`Code`; ``details`` holds JSON values that a program can use instead
+    of parsing the message (a session id, an offset, the holder of a lock).
     """
 
     codes: ClassVar[frozenset[Code]] = frozenset(Code)
@@ -33,6 +33,6 @@ class SessionError(InterlockError):
 
 
 class LogError(InterlockError):
-    """An event was refused (``EVENT_INVALID``) or bytes did not become durable (``LOG_WRITE_FAILED``)."""
+    """An event was refused (``EVENT_INVALID``) or was not made durable (``LOG_WRITE_FAILED``)."""
 
     codes = frozenset({Code.EVENT_INVALID, Code.LOG_WRITE_FAILED})

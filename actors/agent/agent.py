@@ -9,7 +9,7 @@ from contextlib import closing
 
 from .chunks import Chunk
 from .conversation import Conversation, Entry, Hearing
-from .history import History, Supply
+from .history import History
 from .model import Model, ModelRequest
 from .running import AgentOutcome, Running
 from .session_log import SessionLog, StepLog, TurnLog
@@ -28,7 +28,6 @@ class Agent:
     :param session: the session; an agent is its only user while it runs.
     :param model: what to ask.
     :param system: the system prompt.
-    :param supply: what to say about calls of old turns that never got a result (R1).
     :param on_chunk: told of every chunk as it arrives, on the agent's thread.
     """
 
@@ -38,12 +37,11 @@ class Agent:
         model: Model,
         system: str = "",
         *,
-        supply: Supply | None = None,
         on_chunk: Callable[[Chunk], None] | None = None,
     ) -> None:
         self._session = session
         self._model = model
-        self._talk = Conversation(model.config, system, History(supply))
+        self._talk = Conversation(model.config, system, History())
         self._on_chunk = on_chunk
         self._stopped = threading.Event()
         self._step: StepLog | None = None

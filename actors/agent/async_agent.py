@@ -8,7 +8,7 @@ from contextlib import aclosing
 
 from .chunks import Chunk
 from .conversation import Conversation, Entry, Hearing
-from .history import History, Supply
+from .history import History
 from .model import AsyncModel, ModelRequest
 from .running import AgentOutcome, Running
 from .session_log import AsyncSessionLog, StepLog, TurnLog
@@ -25,12 +25,11 @@ class AsyncAgent:
         model: AsyncModel,
         system: str = "",
         *,
-        supply: Supply | None = None,
         on_chunk: Callable[[Chunk], None] | None = None,
     ) -> None:
         self._session = session
         self._model = model
-        self._talk = Conversation(model.config, system, History(supply))
+        self._talk = Conversation(model.config, system, History())
         self._on_chunk = on_chunk
 
     async def run(self, prompt: str) -> AgentOutcome:

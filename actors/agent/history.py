@@ -7,13 +7,13 @@ known in, and a call without a result gets one that says so (R1).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
-from .model import Message
+from interlock.backends.grammar import NOT_STARTED_TEXT
+from interlock.backends.repair import NO_RESULT_TEXT
 
-#: What is shown for a call whose result is not on the surface and that nothing is known about.
-NO_RESULT = "No result of this call is part of this conversation."
+from .model import Message
 
 #: Identity of a call within its session: seq of its message, and call id.
 CallKey = tuple[int, str]
@@ -32,23 +32,15 @@ class HistoryEvent(Protocol):
     def surface_op(self) -> Any: ...
 
 
-#: Supplies the result blocks of calls that never got one (R1), by call: text to show as an error.
-Supply = Callable[[CallKey], str | None]
-
-
 class History:
-    """The surface of one session, kept up to date event by event; in one thread.
+    """The surface of one session, kept up to date event by event; in one thread."""
 
-    :param supply: what to say about a call without a result; ``None`` from it means
-        :data:`NO_RESULT`.
-    """
-
-    def __init__(self, supply: Supply | None = None) -> None:
-        self._supply = supply
+    def __init__(self) -> None:
         self._surface: list[int] = []
         self._shown: dict[int, HistoryEvent] = {}
         self._advertised: dict[str, int] = {}
         self._belongs: dict[int, CallKey] = {}
+        self._started: set[CallKey] = set()
         #: The ``seq`` of the next event to :meth:`add`.
         self.next_seq = 0
         #: The last ``request/header`` in the log, if there is one.
@@ -64,6 +56,9 @@ class History:
                 self._enter(event)
             elif event.type == "request/header":
                 self.header = event.data["header"]
+            elif event.type == "tool/call":
+                call_id = event.data["callId"]
+                self._started.add((self._advertised.get(call_id, -1), call_id))
 
     @property
     def head(self) -> int | None:
@@ -144,7 +139,8 @@ class History:
         found = results.get(key)
         if found is not None:
             return found
-        text = (self._supply(key) if self._supply else None) or NO_RESULT
+        # R1: an old turn that ended without it; the past is not rewritten, what is known is shown.
+        text = NO_RESULT_TEXT if key in self._started else NOT_STARTED_TEXT
         return {
             "type": "tool-result",
             "toolCallId": key[1],

@@ -6,8 +6,9 @@ from typing import Any
 
 from agent_memory_session import Ends, Row
 from interlock.actors.agent import History, Message
-from interlock.actors.agent.history import NO_RESULT
 from interlock.actors.tools import Outcome, ToolResult
+from interlock.backends.grammar import NOT_STARTED_TEXT
+from interlock.backends.repair import NO_RESULT_TEXT
 
 
 class Log:
@@ -42,8 +43,8 @@ def call(call_id: str) -> dict[str, Any]:
     return {"type": "tool-call", "id": call_id, "name": "t", "arguments": "{}"}
 
 
-def shown(log: Log, **options: Any) -> list[Message]:
-    history = History(**options)
+def shown(log: Log) -> list[Message]:
+    history = History()
     history.add(log.rows)
     return history.messages()
 
@@ -71,21 +72,16 @@ def test_P3_results_stand_in_model_order_behind_their_message() -> None:
 
 def test_R1_a_call_without_a_result_gets_one_in_the_history_only() -> None:
     log = Log()
-    seq = log.assistant("a", "b")
+    log.assistant("a", "b")
     log.result("b", "b!")
     before = list(log.rows)
-    asked: list[tuple[int, str]] = []
-
-    def supply(key: tuple[int, str]) -> str | None:
-        asked.append(key)
-        return "outcome unknown"
-
-    _, answered = shown(log, supply=supply)
-    assert results(answered) == [("a", "outcome unknown", True), ("b", "b!", False)]
-    assert asked == [(seq, "a")]
+    _, answered = shown(log)
+    assert results(answered) == [("a", NOT_STARTED_TEXT, True), ("b", "b!", False)]
     assert log.rows == before
-    assert results(shown(log)[1])[0] == ("a", NO_RESULT, True)
-    assert results(shown(log, supply=lambda key: None)[1])[0] == ("a", NO_RESULT, True)
+    started = Log()
+    started.assistant("a")
+    started.add("tool/call", {"callId": "a", "name": "t", "arguments": "{}"}, None)
+    assert results(shown(started)[1])[0] == ("a", NO_RESULT_TEXT, True)
 
 
 def test_the_same_id_in_a_later_message_is_another_call() -> None:
@@ -95,7 +91,7 @@ def test_the_same_id_in_a_later_message_is_another_call() -> None:
     log.assistant("a")
     assert [results(m) for m in shown(log)[1::2]] == [
         [("a", "first", False)],
-        [("a", NO_RESULT, True)],
+        [("a", NOT_STARTED_TEXT, True)],
     ]
     log.result("a", "second")
     assert results(shown(log)[3]) == [("a", "second", False)]
@@ -119,7 +115,7 @@ def test_a_replaced_result_still_answers_its_call() -> None:
     log.result("a", "pruned", Ends(seq, seq))
     messages = shown(log)
     assert results(messages[1]) == [("a", "pruned", False)]
-    assert results(messages[3]) == [("b", NO_RESULT, True)]
+    assert results(messages[3]) == [("b", NOT_STARTED_TEXT, True)]
 
 
 def test_a_result_whose_call_is_hidden_is_not_shown_alone() -> None:

@@ -1,0 +1,351 @@
+"""The decisions of the tool dispatcher: which messages start, cancel and end what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from interlock.backends.codes import Code
+from interlock.backends.errors import InterlockError, LogError
+
+from ..errors import ToolError
+from ..fibers import Promise, first, spawn
+from ..messages import (
+    BodyFinished,
+    BodyProgress,
+    CancelCalls,
+    CommandBuilt,
+    CommandEnded,
+    CommandOutput,
+    ExecuteStep,
+    Message,
+    NestedCall,
+    NestedResult,
+    RegisterTools,
+    SessionSettled,
+    SettleSession,
+    Shutdown,
+    StepExecuted,
+    Stopped,
+    ToolsRegistered,
+    UnansweredCall,
+    WireCall,
+    WireResult,
+    WorkerReady,
+)
+from ..port import Peer, PeerLostError, Port, ReplyTimeoutError
+from ..roles import Role
+from ..tools.identity import CallIdentity
+from ..tools.outcome import Outcome
+from ..tools.spec import ToolSpec
+from .approvals import Approvals
+from .bodies import Bodies
+from .call import CallRun
+from .log import LogClient
+from .pipeline import Pipeline
+from .step import StepRun
+from .workers import Spawner, Worker, WorkerPool
+
+#: K5: how deep calls may nest.
+MAX_DEPTH = 8
+#: How long (s) a finished step's results answer a repeated request (P9).
+KEPT = 60.0
+#: How long (s) the others may take to flush and end when the dispatcher ends with the host gone.
+DRAIN_TIMEOUT = 60.0
+
+
+class DispatcherPort(Port, Protocol):
+    """What the dispatcher needs besides: to know which life of the writer it talks to."""
+
+    def peer_incarnation(self, role: Role) -> str:
+        """The life of the owner ``role`` that is connected now."""
+
+
+class DispatcherCore:
+    """Owns every call of one runtime. All methods run in the dispatcher's thread."""
+
+    def __init__(
+        self,
+        port: DispatcherPort,
+        spawner: Spawner,
+        end: Callable[[], None],
+        *,
+        approval: str,
+        approval_timeout: float,
+        sandbox: str,
+        workers: int,
+    ) -> None:
+        self._port, self._end = port, end
+        self._log = LogClient(port)
+        self._workers = WorkerPool(port, spawner, workers)
+        self._workers.on_lost = self._worker_lost
+        self._bodies = Bodies(port, self._workers)
+        self._approvals = Approvals(port, self._log, approval, approval_timeout)
+        self._pipeline = Pipeline(
+            port, self._log, self._approvals, self._bodies, self._workers, sandbox
+        )
+        self._specs: dict[str, ToolSpec] = {}
+        #: The latest step of each session: a repeated request joins it (P9).
+        self._steps: dict[str, StepRun] = {}
+        self._stopping = False
+        self._host_gone = False
+        self._calls = 0
+
+    # Core protocol.
+
+    def receive(self, peer: Peer, message: Message) -> None:
+        match message:
+            case ExecuteStep():
+                self._execute(peer, message)
+            case BodyFinished():
+                self._bodies.finished(peer.identity, message)
+            case BodyProgress():
+                self._progress(peer, message)
+            case NestedCall():
+                spawn(self._nested(peer, message))
+            case CommandBuilt():
+                self._pipeline.built(message)
+            case CancelCalls(session, message_seq, reason, call_ids):
+                step = self._steps.get(session)
+                if step is not None and step.message_seq == message_seq:
+                    step.cancel(call_ids, reason or "the caller cancelled it")
+            case SettleSession():
+                spawn(self._settle(peer, message))
+            case WorkerReady():
+                self._workers.ready(peer.key, peer.identity, message)
+            case RegisterTools():
+                self._register(peer, message)
+            case _:
+                raise LogError(
+                    Code.EVENT_INVALID, f"the dispatcher has no use for {type(message).__name__}"
+                )
+
+    def told(self, role: Role, message: Message) -> None:
+        if role is not Role.LAUNCHER:
+            return
+        if isinstance(message, CommandEnded):
+            self._bodies.command_ended(message)
+        elif isinstance(message, CommandOutput):
+            found = self._bodies.output(message)
+            if found is not None:
+                self._port.send(*found)
+
+    def batch_done(self) -> None:
+        self._bodies.writer_incarnation = self._port.peer_incarnation(Role.WRITER)
+        self._log.batch_done()
+
+    def peer_lost(self, role: Role) -> None:
+        if role is Role.LAUNCHER:
+            self._bodies.launcher_lost()
+        elif role is Role.WRITER:
+            # Nothing is released meanwhile (F2): its replies are lost, and checkpoints with them.
+            self._bodies.writer_incarnation = ""
+
+    def host_lost(self) -> None:
+        """F1: release nothing more, let what runs end, record it, then end everything."""
+        self._host_gone = True
+        self._cancel_unreleased("the process that made the call has ended")
+        self._pipeline.host = None
+        self._bodies.host_lost()
+        spawn(self._drain())
+
+    def shutdown(self, grace: float) -> Promise[Stopped]:
+        """End in order: cancel, wait up to ``grace`` s, kill what is left, record all of it."""
+        self._stopping = True
+        return spawn(self._shut_down(grace)).result
+
+    def counters(self) -> dict[str, int]:
+        return {
+            "calls": self._calls,
+            "running_bodies": len(self._bodies),
+            "releases": self._bodies.released,
+            "approvals_asked": self._approvals.asked,
+            "held_results": sum(len(held) for held in self._log.held.values()),
+        } | self._workers.counters()
+
+    # Tools.
+
+    def _register(self, peer: Peer, message: RegisterTools) -> None:
+        self._specs = {tool.spec.name: tool.spec for tool in message.tools}
+        self._pipeline.use_tools(self._specs)
+        self._pipeline.host = self._bodies.host = peer.identity
+        self._pipeline.has_gates = message.gates
+        self._pipeline.has_guards = message.guards
+        self._pipeline.has_hooks = message.hooks
+        pickled = {t.spec.name: t.pickled for t in message.tools if t.spec.place != "host"}
+        isolated = any(t.spec.isolate and t.spec.place == "worker" for t in message.tools)
+        self._workers.start(pickled, warm_isolated=isolated)
+        self._port.send(peer.identity, ToolsRegistered(message.rid))
+
+    # Steps.
+
+    def _execute(self, peer: Peer, message: ExecuteStep) -> None:
+        if self._stopping or self._host_gone:
+            raise ToolError(
+                Code.ABORTED_BEFORE_DISPATCH,
+                f"the runtime is closing; no call of session {message.session!r} was started",
+            )
+        step = self._steps.get(message.session)
+        if step is None or step.message_seq != message.message_seq:
+            calls = [self._call(peer, message, call) for call in message.calls]
+            if message.cancelled:
+                for call in calls:
+                    call.cancel("the step ended before it was run")
+            self._calls += len(calls)
+            step = StepRun(self._log, self._pipeline, message.message_seq, calls)
+            self._steps[message.session] = step
+            step.results.then(lambda: self._forget_later(message.session, step))
+        results = step.results
+
+        def done() -> None:
+            try:
+                reply: Message = StepExecuted(message.rid, results.result())
+            except InterlockError as error:
+                from ..owner import refusal
+
+                reply = refusal(message.rid, error)
+            self._port.send(peer.identity, reply)
+
+        results.then(done)
+
+    def _forget_later(self, session: str, step: StepRun) -> None:
+        """P9: a repeated request gets the recorded results for a while."""
+
+        def forget() -> None:
+            if self._steps.get(session) is step:
+                del self._steps[session]
+
+        self._port.at(self._port.now() + KEPT, forget)
+
+    def _call(self, peer: Peer, message: ExecuteStep, call: WireCall) -> CallRun:
+        return CallRun(
+            identity=CallIdentity(message.session, message.message_seq, call.call_id),
+            created_at=message.created_at,
+            workspace=message.workspace,
+            turn=message.turn,
+            step=message.step,
+            name=call.name,
+            arguments=call.arguments,
+            requester=peer.identity,
+            spec=self._specs.get(call.name),
+            call_seq=call.started_seq,
+            covers=call.started_seq,
+        )
+
+    def _progress(self, peer: Peer, message: BodyProgress) -> None:
+        body = self._bodies.find(message.number)
+        word = self._bodies.progress(peer.identity, message)
+        if body is not None and word is not None:
+            self._port.send(body.call.requester, word)
+
+    # Nested calls.
+
+    async def _nested(self, peer: Peer, message: NestedCall) -> None:
+        """K5: only the running parent's own connection, with its token, calls under it."""
+        body = self._bodies.find(message.number)
+        owner = None
+        if body is not None:
+            owner = body.worker.identity if body.worker is not None else self._bodies.host
+        if body is None or owner != peer.identity or body.token != message.token:
+            outcome = Outcome.failure(
+                Code.TOOL_DENIED, "A nested call needs the token of the running call it belongs to."
+            )
+            result = WireResult("", message.name, -1, outcome)
+        else:
+            result = await self._run_nested(body.call, message)
+        self._port.send(peer.identity, NestedResult(message.number, message.sub, result))
+
+    async def _run_nested(self, parent: CallRun, message: NestedCall) -> WireResult:
+        if parent.depth + 1 > MAX_DEPTH:
+            outcome = Outcome.failure(
+                Code.TOOL_DENIED, f"Calls nest {MAX_DEPTH} deep at most; this one was not started."
+            )
+            return WireResult(parent.shown_id, message.name, -1, outcome)
+        call = CallRun(
+            identity=parent.identity,
+            created_at=parent.created_at,
+            workspace=parent.workspace,
+            turn=parent.turn,
+            step=parent.step,
+            name=message.name,
+            arguments=message.arguments,
+            requester=parent.requester,
+            spec=self._specs.get(message.name),
+            sub_path=f"{parent.sub_path}.{message.sub}",
+            parent=parent,
+            depth=parent.depth + 1,
+            cancelled=parent.cancelled,
+        )
+        self._calls += 1
+        return await self._pipeline.nested(call)
+
+    # Reopened sessions (F2).
+
+    async def _settle(self, peer: Peer, message: SettleSession) -> None:
+        """Record what the log of a reopened session lacks and this dispatcher knows."""
+        step = self._steps.get(message.session)
+        if step is not None:
+            step.cancel_unreleased("its session was reopened")
+            await first(step.results)  # what was released runs on to its end (F2)
+            self._steps.pop(message.session, None)
+        held = self._log.held.pop(message.session, {})
+        recorded = []
+        for call in message.unanswered:
+            event = held.get((call.message_seq, call.call_id))
+            if event is None or call.call_seq is None:
+                continue
+            try:
+                await self._log.append(message.session, [event], after=call.call_seq)
+            except (InterlockError, PeerLostError, ReplyTimeoutError):
+                self._keep(message.session, call, held)
+                continue
+            recorded.append(call.call_id)
+        self._port.send(peer.identity, SessionSettled(message.rid, message.session, recorded))
+
+    def _keep(self, session: str, call: UnansweredCall, held: dict) -> None:  # type: ignore[type-arg]
+        key = (call.message_seq, call.call_id)
+        self._log.held.setdefault(session, {})[key] = held[key]
+
+    # Losing and ending.
+
+    def worker_exited(self, key: bytes, how: str) -> None:
+        """The shell saw the end of a worker's process."""
+        self._workers.exited(key, how)
+
+    def _worker_lost(self, worker: Worker, how: str) -> None:
+        self._bodies.worker_lost(worker, how)
+        self._pipeline.worker_lost(worker.bodies, how)
+
+    def _cancel_unreleased(self, reason: str) -> None:
+        for step in self._steps.values():
+            step.cancel_unreleased(reason)
+
+    async def _drain(self) -> None:
+        """F1: wait for what was released, have everything flushed, then end with the others."""
+        await self._all_recorded()
+        stops = [
+            self._port.ask(role, lambda rid: Shutdown(rid, 0.0), DRAIN_TIMEOUT)
+            for role in (Role.WRITER, Role.LAUNCHER)
+        ]
+        for stop in stops:
+            await first(stop)
+        self._workers.close()
+        self._end()
+
+    async def _shut_down(self, grace: float) -> Stopped:
+        for step in self._steps.values():
+            step.cancel(None, "the runtime is closing")
+        done = spawn(self._all_recorded()).result
+        late: Promise[None] = Promise()
+        timer = self._port.at(self._port.now() + grace, lambda: late.resolve(None))
+        await first(done, late)
+        timer.cancel()
+        if not done.done:
+            self._bodies.kill_all()
+            await first(done)
+        self._workers.close()
+        return Stopped(0)
+
+    async def _all_recorded(self) -> None:
+        for step in list(self._steps.values()):
+            await first(step.results)

@@ -1,0 +1,137 @@
+"""What the dispatcher says to the log writer: appends, checkpoints, results."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from interlock.backends.codes import Code
+from interlock.backends.errors import InterlockError
+from interlock.backends.event import Draft, draft
+
+from ..fibers import Promise
+from ..messages import Append, Appended, Flush, WireResult
+from ..port import PeerLostError, Port, ReplyTimeoutError
+from ..release import Checkpoint
+from ..roles import Role
+from ..tools.fit import fit
+from ..tools.outcome import Outcome
+from ..tools.result import ToolResult
+from .call import CallRun, Ended
+
+#: K3: an acknowledgement that takes longer than this (s) releases nothing.
+CHECKPOINT_TIMEOUT = 30.0
+#: A result is not given up that soon: nothing is lost by waiting for a slow disk.
+RESULT_TIMEOUT = 300.0
+
+
+class LogClient:
+    """The dispatcher's side of the log. Runs in the dispatcher's thread."""
+
+    def __init__(self, port: Port) -> None:
+        self._port = port
+        self._flushes: dict[str, Promise[Appended]] = {}
+        #: Results whose session was lost, by session and call: recorded when it is reopened (F2).
+        self.held: dict[str, dict[tuple[int, str], Draft]] = {}
+
+    def append(
+        self,
+        session: str,
+        drafts: list[Draft],
+        *,
+        after: int = -1,
+        flush: bool = False,
+        timeout: float = CHECKPOINT_TIMEOUT,
+    ) -> Promise[Appended]:
+        """Append; with ``flush`` the reply is an acknowledgement that they are durable."""
+        return self._port.ask(
+            Role.WRITER, lambda rid: Append(rid, session, drafts, after, flush), timeout
+        )
+
+    def flushed(self, session: str) -> Promise[Appended]:
+        """A flush that everyone who asks for it in the same batch shares (P3: one checkpoint)."""
+        promise = self._flushes.get(session)
+        if promise is None:
+            promise = self._flushes[session] = Promise()
+        return promise
+
+    def batch_done(self) -> None:
+        """Send the flushes that were asked for; each covers what was appended before it."""
+        flushes, self._flushes = self._flushes, {}
+        for session, promise in flushes.items():
+            self._flush(session, promise)
+
+    def _flush(self, session: str, promise: Promise[Appended]) -> None:
+        asked = self._port.ask(Role.WRITER, lambda rid: Flush(rid, session), CHECKPOINT_TIMEOUT)
+        asked.then(lambda: _pass_on(asked, promise))
+
+    async def checkpoint(self, call: CallRun) -> Checkpoint:
+        """K2, K3: wait for the acknowledgement that covers the call's events, or end the call."""
+        try:
+            acknowledged = await call.unless_cancelled(self.flushed(call.session))
+        except (InterlockError, PeerLostError, ReplyTimeoutError) as error:
+            raise checkpoint_failed(call, error) from None
+        return Checkpoint(acknowledged)
+
+    async def note(self, call: CallRun, drafts: list[Draft]) -> Appended:
+        """Append events about ``call``; its next checkpoint must cover them."""
+        reply = await self.append(call.session, drafts, after=call.call_seq)
+        call.covers = max(call.covers, reply.last_seq)
+        return reply
+
+    async def record(self, call: CallRun, outcome: Outcome) -> WireResult:
+        """Append the call's ``tool/result``, or hold it where the log is gone."""
+        fitted = fit(outcome)
+        result = ToolResult.of(call.call_id, call.name, fitted.outcome)
+        data = result.event_data(call.turn, call.step, f"tool-result-{uuid.uuid4().hex}")
+        event = draft(
+            "tool/result",
+            data,
+            surface_op="append",
+            sources=(call.call_seq,) if call.call_seq >= 0 else None,
+            spill=fitted.spill,
+        )
+        seq = await self._append_result(call, event)
+        return WireResult(call.call_id, call.name, seq, fitted.outcome)
+
+    async def _append_result(self, call: CallRun, event: Draft) -> int:
+        try:
+            reply = await self.append(
+                call.session, [event], after=call.call_seq, timeout=RESULT_TIMEOUT
+            )
+        except (InterlockError, PeerLostError, ReplyTimeoutError):
+            # F2: kept until the session is open again, where the log will lack just this result.
+            key = (call.identity.message_seq, call.call_id)
+            self.held.setdefault(call.session, {})[key] = event
+            return -1
+        return reply.first_seq
+
+
+def call_event(call: CallRun) -> Draft:
+    """The ``tool/call`` event: the raw argument string as the model wrote it (P1)."""
+    data: dict[str, Any] = {
+        "turn": call.turn,
+        "step": call.step,
+        "callId": call.call_id,
+        "name": call.name,
+        "arguments": call.arguments.decode("utf-8", "surrogatepass"),
+    }
+    return draft("tool/call", data)
+
+
+def checkpoint_failed(call: CallRun, error: Exception) -> Ended:
+    """K3: why the body did not run."""
+    why = error.message if isinstance(error, InterlockError) else str(error)
+    return Ended(
+        Code.CHECKPOINT_FAILED,
+        "The call was not started: that it was about to start could not be made durable "
+        f"({why}). Nothing of it ran; it can be tried again once the log can be written.",
+        reason=str(getattr(error, "code", type(error).__name__)),
+    )
+
+
+def _pass_on(asked: Promise[Any], promise: Promise[Any]) -> None:
+    try:
+        promise.resolve(asked.result())
+    except Exception as error:
+        promise.fail(error)

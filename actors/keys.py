@@ -1,0 +1,115 @@
+"""Keys, and the door that admits only known ones (X1).
+
+Every connection is authenticated with CURVE. A :class:`Keyring` says which public keys are known
+and which role each gives; a :class:`Doorkeeper` answers ZeroMQ's authentication requests (ZAP)
+from it on a thread of its own, so that a handshake never waits for a busy actor.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Mapping
+
+import msgspec
+import zmq
+from zmq.auth.base import Authenticator
+
+from .roles import Role
+
+_log = logging.getLogger(__name__)
+
+
+class KeyPair(msgspec.Struct, frozen=True, array_like=True):
+    """One CURVE key pair, Z85-encoded (40 bytes each). It lives in memory and in pipes only."""
+
+    public: bytes
+    secret: bytes
+
+    @classmethod
+    def generate(cls) -> KeyPair:
+        public, secret = zmq.curve_keypair()
+        return cls(public, secret)
+
+
+class Keyring:
+    """Which public keys are admitted, and the role of each. Safe to use from any thread."""
+
+    def __init__(self, keys: Mapping[bytes, Role] | None = None) -> None:
+        self._keys: dict[bytes, Role] = dict(keys or {})
+        self.refused = 0
+
+    def admit(self, public: bytes, role: Role) -> None:
+        self._keys[public] = role
+
+    def forget(self, public: bytes) -> None:
+        self._keys.pop(public, None)
+
+    def role(self, public: bytes) -> Role | None:
+        return self._keys.get(public)
+
+    def callback(self, _domain: str, key: bytes) -> bool:
+        """The shape in which pyzmq's authenticator asks about a key."""
+        known = key in self._keys
+        if not known:
+            self.refused += 1
+        return known
+
+
+class Doorkeeper:
+    """Answers the authentication requests of one ZeroMQ context, on a thread of its own."""
+
+    def __init__(self, context: zmq.Context[zmq.Socket[bytes]]) -> None:
+        self._authenticator = Authenticator(context, log=_log)
+        self._authenticator.start()
+        self._stop_read, self._stop_write = os.pipe()
+        self._thread = threading.Thread(target=self._serve, name="interlock-door", daemon=True)
+        self._thread.start()
+
+    def guard(self, domain: str, keyring: Keyring) -> None:
+        """Let ``keyring`` decide for sockets whose ZAP domain is ``domain``."""
+        self._authenticator.configure_curve_callback(domain, credentials_provider=keyring)
+
+    def close(self) -> None:
+        os.write(self._stop_write, b"\0")
+        self._thread.join(timeout=2.0)
+        os.close(self._stop_write)
+        os.close(self._stop_read)
+
+    def _serve(self) -> None:
+        socket = self._authenticator.zap_socket
+        poller = zmq.Poller()
+        poller.register(socket, zmq.POLLIN)
+        poller.register(self._stop_read, zmq.POLLIN)
+        try:
+            while True:
+                ready = dict(poller.poll())
+                if self._stop_read in ready:
+                    return
+                request = socket.recv_multipart()
+                handling = self._authenticator.handle_zap_message(request)
+                try:
+                    # The library's handler is a coroutine that awaits nothing with our keyring.
+                    handling.send(None)
+                except StopIteration:
+                    continue
+        except zmq.ContextTerminated:
+            return
+        finally:
+            self._authenticator.stop()
+
+
+def guard_server(socket: zmq.Socket[bytes], keys: KeyPair, domain: str) -> None:
+    """Make ``socket`` (not yet bound) demand CURVE from whoever connects."""
+    socket.curve_server = True
+    socket.curve_secretkey = keys.secret
+    socket.curve_publickey = keys.public
+    socket.zap_domain = domain.encode()
+
+
+def guard_client(socket: zmq.Socket[bytes], keys: KeyPair, server_public: bytes) -> None:
+    """Make ``socket`` (not yet connected) prove ``keys`` to the holder of ``server_public``."""
+    socket.curve_secretkey = keys.secret
+    socket.curve_publickey = keys.public
+    socket.curve_serverkey = server_public

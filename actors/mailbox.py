@@ -1,0 +1,329 @@
+"""The mailbox: an actor's pykka inbox that *is* its ZeroMQ socket.
+
+Life of a mailbox:
+
+1. pykka makes it with the actor, in the starter's thread. It holds no socket yet; local messages
+   (``ActorRef.tell``, ``stop``, completions of other threads) can already be put.
+2. The actor's thread calls :meth:`Mailbox.open` and from then on owns every socket in it: one
+ROUTER
+   that others connect to, and a DEALER per peer that it asks (:meth:`connect`).
+3. ``get()`` waits for whatever comes first: a remote message, a local one, a watched descriptor or
+   the next timer. It takes *everything* that is ready in one go and hands the remote part over as
+   one
+   :class:`Batch`, so that the writer commits all of it with one sync.
+4. ``close()``, in the actor's thread, closes the sockets without lingering.
+
+No thread stands between the socket and the actor, and no socket is ever touched by two threads.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Iterable
+from itertools import count
+from typing import Any, NamedTuple
+
+import zmq
+from pykka._envelope import Envelope
+
+from .keys import KeyPair, Keyring, guard_client, guard_server
+from .messages import Message
+from .roles import Role
+from .wire import LIMITS, BadMessageError, decode, encode
+
+_inproc_ids = count()
+
+#: The most remote messages taken in one go, so that timers and local messages get their turn.
+BATCH = 4096
+
+
+class Peer(NamedTuple):
+    """One connection of somebody to this actor: replies go to ``identity``, rights follow
+    ``role``.
+    """
+
+    identity: bytes
+    role: Role
+    key: bytes
+
+
+class Batch(NamedTuple):
+    """What one ``get`` found: messages of connected peers, answers on links, descriptors that
+    fired.
+    """
+
+    received: list[tuple[Peer, Message]]
+    answers: list[tuple[Role, Message]]
+    fired: list[int]
+
+
+class Mailbox:
+    """A pykka inbox over ZeroMQ; see the module's docstring for its life."""
+
+    def __init__(self) -> None:
+        self._local: deque[Envelope[Any]] = deque()
+        self._wake_read, self._wake_write = os.pipe()
+        os.set_blocking(self._wake_read, False)
+        os.set_blocking(self._wake_write, False)
+        self._signalled = False
+        self._lock = threading.Lock()
+        self._poller = zmq.Poller()
+        self._poller.register(self._wake_read, zmq.POLLIN)
+        self._router: zmq.Socket[bytes] | None = None
+        self._links: dict[Role, zmq.Socket[bytes]] = {}
+        self._peers: dict[bytes, Peer] = {}
+        self._keyring = Keyring()
+        self._context: zmq.Context[zmq.Socket[bytes]] | None = None
+        self._keys: KeyPair | None = None
+        self._role = Role.HOST
+        self._watched: set[int] = set()
+        self._closed = False
+        #: Monotonic time (s) at which ``get`` returns an empty batch at the latest.
+        self.wake_at: float | None = None
+        self.dropped = 0
+        self.unroutable = 0
+
+    # The three methods of pykka's ActorInbox.
+
+    def put(self, envelope: Envelope[Any], /) -> None:
+        """Add a local message; any thread may."""
+        with self._lock:
+            self._local.append(envelope)
+            if self._signalled or self._closed:
+                return
+            self._signalled = True
+            os.write(self._wake_write, b"\0")
+
+    def get(self) -> Envelope[Any]:
+        """Wait for the next local message or batch (the actor's thread)."""
+        while True:
+            local = self._next_local()
+            if local is not None:
+                return local
+            batch = self._collect()
+            if batch is not None:
+                return Envelope(batch)
+
+    def empty(self) -> bool:
+        return not self._local
+
+    # The actor's thread only.
+
+    def open(
+        self,
+        context: zmq.Context[zmq.Socket[bytes]],
+        endpoints: Iterable[str],
+        keys: KeyPair,
+        keyring: Keyring,
+        role: Role,
+    ) -> None:
+        """Bind a ROUTER at ``endpoints`` for the owner ``role``, which is its ZAP domain too.
+
+        ``inproc`` endpoints are trusted without a key: they end in this process (X1).
+        """
+        self._context, self._keys, self._keyring, self._role = context, keys, keyring, role
+        router: zmq.Socket[bytes] = context.socket(zmq.ROUTER)
+        router.linger = 0
+        router.router_mandatory = True
+        # A control message is never dropped silently: queues have no mark, streams have credit.
+        router.sndhwm = 0
+        router.rcvhwm = 0
+        router.maxmsgsize = max(LIMITS.values())
+        guard_server(router, keys, role)
+        for endpoint in endpoints:
+            router.bind(endpoint)
+        self._router = router
+        self._poller.register(router, zmq.POLLIN)
+
+    def use(self, context: zmq.Context[zmq.Socket[bytes]], keys: KeyPair, role: Role) -> None:
+        """Have no ROUTER: this mailbox only asks others (the host, a client, a worker)."""
+        self._context, self._keys, self._role = context, keys, role
+
+    def connect(self, role: Role, endpoint: str, public: bytes) -> None:
+        """Connect to the owner ``role``; an earlier connection to that role is closed."""
+        if self._context is None or self._keys is None:
+            raise RuntimeError("the mailbox is not open")
+        self.disconnect(role)
+        dealer: zmq.Socket[bytes] = self._context.socket(zmq.DEALER)
+        dealer.linger = 0
+        dealer.sndhwm = 0
+        dealer.rcvhwm = 0
+        dealer.reconnect_ivl = 10
+        dealer.maxmsgsize = max(LIMITS.values())
+        if endpoint.startswith("inproc:"):
+            # inproc has no keys (X1): the connection's identity says who this is.
+            dealer.routing_id = f"{self._role}#{next(_inproc_ids)}".encode()
+        else:
+            guard_client(dealer, self._keys, public)
+        dealer.connect(endpoint)
+        self._links[role] = dealer
+        self._poller.register(dealer, zmq.POLLIN)
+
+    def disconnect(self, role: Role) -> None:
+        """Drop the connection to ``role`` and whatever was still on its way there."""
+        dealer = self._links.pop(role, None)
+        if dealer is not None:
+            self._poller.unregister(dealer)
+            dealer.close(linger=0)
+
+    def connected(self, role: Role) -> bool:
+        return role in self._links
+
+    def send(self, identity: bytes, message: Message) -> bool:
+        """Send to a connected peer; False where it is gone (counted, never silent)."""
+        if self._router is None:
+            raise RuntimeError("the mailbox has no router")
+        try:
+            self._router.send_multipart([identity, encode(message)], zmq.NOBLOCK)
+        except zmq.ZMQError as error:
+            if error.errno not in (zmq.EHOSTUNREACH, zmq.EAGAIN):
+                raise
+            self.unroutable += 1
+            self._peers.pop(identity, None)
+            return False
+        return True
+
+    def tell(self, role: Role, message: Message) -> bool:
+        """Send over the link to ``role``; False where there is none."""
+        dealer = self._links.get(role)
+        if dealer is None:
+            return False
+        dealer.send(encode(message), zmq.NOBLOCK)
+        return True
+
+    def watch(self, descriptor: int) -> None:
+        """Report ``descriptor`` in the next batch once it is readable or at its end."""
+        self._watched.add(descriptor)
+        self._poller.register(descriptor, zmq.POLLIN)
+
+    def unwatch(self, descriptor: int) -> None:
+        if descriptor in self._watched:
+            self._watched.discard(descriptor)
+            self._poller.unregister(descriptor)
+
+    def flush(self, timeout: float) -> None:
+        """Give what was sent up to ``timeout`` s to leave when the sockets are closed."""
+        linger = int(timeout * 1000)
+        for socket in (self._router, *self._links.values()):
+            if socket is not None:
+                socket.linger = linger
+
+    def close(self) -> None:
+        """Close every socket; nothing lingers beyond what :meth:`flush` allowed."""
+        for role in list(self._links):
+            self._links.pop(role).close()
+        if self._router is not None:
+            self._router.close()
+            self._router = None
+        with self._lock:
+            self._closed = True
+            os.close(self._wake_read)
+            os.close(self._wake_write)
+
+    # How a batch is collected.
+
+    def _next_local(self) -> Envelope[Any] | None:
+        with self._lock:
+            if self._local:
+                return self._local.popleft()
+            if self._signalled:
+                self._signalled = False
+                os.read(self._wake_read, 64)
+            return None
+
+    def _collect(self) -> Batch | None:
+        timeout = None
+        if self.wake_at is not None:
+            timeout = max(0, int((self.wake_at - time.monotonic()) * 1000) + 1)
+        ready = dict(self._poller.poll(timeout))
+        batch = Batch([], [], [])
+        for source in ready:
+            if source == self._wake_read:
+                continue
+            if isinstance(source, int):
+                batch.fired.append(source)
+            elif source is self._router:
+                self._drain_router(batch)
+            else:
+                self._drain_links(batch, source)
+        due = self.wake_at is not None and self.wake_at <= time.monotonic()
+        if batch.received or batch.answers or batch.fired or due:
+            return batch
+        return None
+
+    def _drain_router(self, batch: Batch) -> None:
+        router = self._router
+        if router is None:
+            return
+        for _ in range(BATCH):
+            try:
+                identity = router.recv(zmq.NOBLOCK)
+            except zmq.Again:
+                return
+            self._take(router, identity, batch)
+
+    def _take(self, router: zmq.Socket[bytes], identity: bytes, batch: Batch) -> None:
+        if not router.rcvmore:
+            self.dropped += 1
+            return
+        peer = self._peers.get(identity)
+        if peer is None:
+            frame = router.recv(zmq.NOBLOCK, copy=False)
+            payload: bytes = frame.bytes
+            peer = self._meet(identity, frame)
+        else:
+            payload = router.recv(zmq.NOBLOCK)
+        if router.rcvmore:  # more frames than a message has
+            while router.rcvmore:
+                router.recv(zmq.NOBLOCK)
+            peer = None
+        if peer is None:
+            self.dropped += 1
+            return
+        try:
+            batch.received.append((peer, decode(payload, peer.role)))
+        except BadMessageError:
+            self.dropped += 1
+
+    def _meet(self, identity: bytes, frame: zmq.Frame) -> Peer | None:
+        """Learn who a new connection is, from its key (X1).
+
+        Only identities that our own socket made up are taken (they start with a zero byte and are
+        never used twice): one that a peer chose could be somebody else's in a later connection.
+        """
+        try:
+            user = frame.get("User-Id")
+        except zmq.ZMQError:
+            user = None
+        if user is None:
+            # No mechanism ran: an inproc connection, so our own process, which says who it is.
+            name, _, _ = identity.partition(b"#")
+            peer = Peer(identity, Role(name.decode()), name)
+        else:
+            key = str(user).encode()
+            role = self._keyring.role(key)
+            if role is None or not identity.startswith(b"\0"):
+                return None
+            peer = Peer(identity, role, key)
+        self._peers[identity] = peer
+        return peer
+
+    def _drain_links(self, batch: Batch, source: object) -> None:
+        for role, dealer in self._links.items():
+            if dealer is not source:
+                continue
+            for _ in range(BATCH):
+                try:
+                    payload = dealer.recv(zmq.NOBLOCK)
+                except zmq.Again:
+                    return
+                while dealer.rcvmore:
+                    dealer.recv(zmq.NOBLOCK)
+                try:
+                    batch.answers.append((role, decode(payload, role)))
+                except BadMessageError:
+                    self.dropped += 1
+            return

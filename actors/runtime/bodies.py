@@ -1,0 +1,188 @@
+"""The host's own code: bodies of ``host`` tools, gates, guards, hooks, the answerer.
+
+User code never runs in an actor's thread: each of these runs on threads (or the caller's event
+loop) of its own, and what it says goes back through the host's actor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import replace
+from typing import Any
+
+from interlock.backends.codes import Code
+
+from ..bodies.runner import BodyDone, BodyJob, BodyRunner
+from ..messages import (
+    AnswerApproval,
+    ApprovalAsked,
+    ApprovalGone,
+    BodyFinished,
+    BodyProgress,
+    CancelBody,
+    JudgeCall,
+    Judged,
+    Message,
+    NestedCall,
+    NestedResult,
+    Release,
+)
+from ..roles import Role
+from ..tools.gates import GateCall, GateRunner, fold
+from ..tools.result import ToolResult
+from ..tools.threads import Threads
+from .config import ApprovalRequest, RuntimeConfig
+
+#: Answers that are thought about at the same time.
+ANSWERER_THREADS = 64
+
+
+class HostBodies:
+    """Runs the host's code when the dispatcher or the broker asks for it."""
+
+    def __init__(self, config: RuntimeConfig, tell: Callable[[Role, Message], None]) -> None:
+        self._config, self._tell = config, tell
+        self._runner = BodyRunner()
+        self._judges = GateRunner()
+        self._threads = Threads("interlock-host")
+        self._answering = Threads("interlock-answerer", ANSWERER_THREADS)
+        self._passed = 0
+        self._sub = 0
+        self._nested: dict[tuple[int, int], Future[ToolResult]] = {}
+        self._rid = 0
+
+    def use_loop(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Run async bodies on the embedding program's event loop."""
+        self._runner = BodyRunner(loop)
+
+    def close(self) -> None:
+        self._runner.close(0.0)
+        self._judges.close()
+        self._threads.close()
+        self._answering.close()
+
+    def take(self, message: Message) -> bool:
+        """Handle ``message`` if it is for the host's code (the host's thread)."""
+        match message:
+            case Release():
+                self._run(message)
+            case CancelBody(number, reason):
+                self._runner.cancel(number, reason)
+            case NestedResult(number, sub, result):
+                waiting = self._nested.pop((number, sub), None)
+                if waiting is not None:
+                    waiting.set_result(ToolResult.of(result.call_id, result.name, result.outcome))
+            case JudgeCall():
+                self._threads.submit(lambda: self._judge(message))
+            case ApprovalAsked():
+                self._answering.submit(lambda: self._answer(message))
+            case ApprovalGone():
+                pass  # the callback's answer will come too late and change nothing (A8)
+            case _:
+                return False
+        return True
+
+    # Bodies.
+
+    def _run(self, message: Release) -> None:
+        if message.number <= self._passed:
+            return  # K6: single use
+        self._passed = message.number
+        number, token = message.number, message.token
+        job = BodyJob(
+            number=number,
+            tool=self._config.tools[message.tool],
+            arguments=message.arguments,
+            session_id=message.session,
+            call_id=message.call_id,
+            idempotency_key=message.idempotency_key,
+            timeout=message.timeout,
+            progress=lambda data: self._tell(Role.DISPATCHER, BodyProgress(number, data)),
+            nested=lambda name, arguments: self._call_tool(number, token, name, arguments),
+        )
+        self._runner.start(job, self._finished)
+
+    def _finished(self, done: BodyDone) -> None:
+        stopped = done.cancelled and done.outcome.code == Code.ABORTED
+        self._tell(Role.DISPATCHER, BodyFinished(done.number, done.outcome, stopped))
+
+    def _call_tool(
+        self, number: int, token: str, name: str, arguments: bytes
+    ) -> Future[ToolResult]:
+        self._sub += 1
+        waiting: Future[ToolResult] = Future()
+        self._nested[(number, self._sub)] = waiting
+        self._tell(Role.DISPATCHER, NestedCall(number, token, self._sub, name, arguments))
+        return waiting
+
+    # Judges.
+
+    def _judge(self, message: JudgeCall) -> None:
+        call = GateCall(
+            session_id=message.session,
+            message_seq=message.message_seq,
+            call_id=message.call_id,
+            tool=self._config.tools[message.tool].spec,
+            raw_arguments=message.arguments.decode("utf-8", "surrogatepass"),
+        )
+        decision, reason = self._decision(message, call)
+        self._tell(Role.DISPATCHER, Judged(message.rid, decision, reason))
+
+    def _decision(self, message: JudgeCall, call: GateCall) -> tuple[str, str]:
+        if message.phase == "hook":
+            return "allow", self._hooks(message, call)
+        if message.phase == "gate":
+            decision = self._judges.gates(self._config.gates, call)
+        else:
+            decision = fold([self._judges.guards(self._config.guards, call)])
+        return decision.verdict.name.lower(), decision.reason
+
+    def _hooks(self, message: JudgeCall, call: GateCall) -> str:
+        result = message.result
+        if result is None:
+            return ""
+        seen = ToolResult.of(result.call_id, result.name, result.outcome)
+        notes = [
+            # Each hook gets a copy: what it does to it changes nothing.
+            self._judges.post(hook, call, replace(seen, meta=dict(seen.meta)))
+            for hook in self._config.hooks
+        ]
+        return "\n".join(note for note in notes if note)
+
+    # The answerer.
+
+    def _answer(self, message: ApprovalAsked) -> None:
+        answer, note = self._ask_person(message)
+        self._rid += 1
+        self._tell(
+            Role.BROKER,
+            AnswerApproval(self._rid, message.request, answer, "callback", note),
+        )
+
+    def _ask_person(self, message: ApprovalAsked) -> tuple[str, str]:
+        answerer = self._config.answerer
+        if answerer is None:
+            return "failed", "there is no answerer"
+        request = ApprovalRequest(
+            message.request,
+            message.session,
+            message.message_seq,
+            message.call_id,
+            message.tool,
+            message.reason,
+            message.digest,
+            message.remaining,
+        )
+        try:
+            said: Any = answerer(request)
+            if asyncio.iscoroutine(said):
+                said = asyncio.run(said)
+        except BaseException as error:
+            return "failed", f"{type(error).__name__}: {error}"
+        if said is True or said == "allow":
+            return "allow", ""
+        if said is False or said == "reject":
+            return "reject", ""
+        return "failed", f"the answerer returned {type(said).__name__}, not a decision"

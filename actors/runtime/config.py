@@ -1,0 +1,160 @@
+"""What a runtime is made of: tools, judges, an answerer, defaults."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from interlock.backends.paths import default_root
+
+from ..messages import WireTool
+from ..tools.declare import Tool
+from ..tools.gates import Gate, Guard, PostHook
+
+Durability = Literal["file", "none"]
+Transport = Literal["ipc", "tcp", "inproc"]
+Compression = Literal["zstd", "none"]
+Policy = Literal["ask", "never"]
+SandboxMode = Literal["read-only", "workspace-write", "danger-full-access"]
+
+#: Instead of an answerer: keep requests open for somebody who attaches (``interlock approvals``).
+EXTERNAL = "external"
+
+
+@dataclass(frozen=True)
+class ApprovalRequest:
+    """What an answerer is shown (A6). The arguments are in the session's log, by ``call_id``."""
+
+    request: str
+    session_id: str
+    message_seq: int
+    call_id: str
+    tool: str
+    reason: str
+    digest: str
+    remaining: float
+
+
+#: Returns whether the call is allowed, or "allow" / "reject". Raising means no answer (A3).
+Answerer = Callable[[ApprovalRequest], "bool | str"]
+
+
+@dataclass(frozen=True)
+class RuntimeConfig:
+    """Everything :class:`~interlock.actors.Runtime` was given, checked."""
+
+    root: Path
+    tools: Mapping[str, Tool[..., Any]]
+    gates: Sequence[Gate] = ()
+    guards: Sequence[Guard] = ()
+    hooks: Sequence[PostHook] = ()
+    approval: Policy = "ask"
+    approval_timeout: float = 600.0
+    answerer: Answerer | None = None
+    waits_for_answerer: bool = False
+    sandbox: SandboxMode = "workspace-write"
+    durability: Durability = "file"
+    compression: Compression = "zstd"
+    transport: Transport = "ipc"
+    workers: int = 2
+    worker_env: Sequence[str] = ()
+    wire_tools: Sequence[WireTool] = field(default=(), repr=False)
+
+    def owner_options(self) -> dict[str, str | int | float | bool]:
+        return {
+            "approval": self.approval,
+            "approval_timeout": self.approval_timeout,
+            "sandbox": self.sandbox,
+            "durability": self.durability,
+            "compression": self.compression,
+            "workers": self.workers,
+            "waits": self.waits_for_answerer,
+            "cwd": os.getcwd(),
+        }
+
+
+def make_config(
+    root: str | os.PathLike[str] | None,
+    *,
+    tools: Sequence[Any] = (),
+    gates: Sequence[Gate] = (),
+    guards: Sequence[Guard] = (),
+    hooks: Sequence[PostHook] = (),
+    approval: str = "ask",
+    answerer: Answerer | str | None = None,
+    approval_timeout: float = 600.0,
+    sandbox: str = "workspace-write",
+    durability: str = "file",
+    compression: str = "zstd",
+    transport: str = "ipc",
+    workers: int | None = None,
+    worker_env: Sequence[str] = (),
+) -> RuntimeConfig:
+    """Check what a runtime was given.
+
+    Raises ``TypeError`` or ``ValueError`` naming the argument; a tool that cannot travel to a
+    worker is refused here with :class:`~interlock.actors.tools.ToolNotPortableError` (a
+    ``TypeError``).
+    """
+    external = answerer == EXTERNAL
+    if isinstance(answerer, str) and not external:
+        raise ValueError(f"answerer is {answerer!r}; it is a function, {EXTERNAL!r} or None")
+    if answerer is not None and not external and not callable(answerer):
+        raise TypeError(f"answerer is {type(answerer).__name__}, not a function")
+    _one_of("approval", approval, get_args(Policy))
+    _one_of("sandbox", sandbox, get_args(SandboxMode))
+    _one_of("durability", durability, get_args(Durability))
+    _one_of("compression", compression, get_args(Compression))
+    _one_of("transport", transport, get_args(Transport))
+    if approval_timeout <= 0:
+        raise ValueError(f"approval_timeout is {approval_timeout!r}; it is a number of seconds")
+    if workers is not None and (not isinstance(workers, int) or workers < 1):
+        raise ValueError(f"workers is {workers!r}; it is the number of shared worker processes")
+    named = _by_name(tools)
+    return RuntimeConfig(
+        root=Path(root).absolute() if root is not None else default_root(),
+        tools=named,
+        gates=tuple(gates),
+        guards=tuple(guards),
+        hooks=tuple(hooks),
+        approval=approval,  # type: ignore[arg-type]
+        approval_timeout=approval_timeout,
+        answerer=answerer if callable(answerer) else None,
+        waits_for_answerer=external,
+        sandbox=sandbox,  # type: ignore[arg-type]
+        durability=durability,  # type: ignore[arg-type]
+        compression=compression,  # type: ignore[arg-type]
+        transport=transport,  # type: ignore[arg-type]
+        workers=workers or min(4, os.cpu_count() or 2),
+        worker_env=tuple(worker_env),
+        wire_tools=tuple(_wire(tool) for tool in named.values()),
+    )
+
+
+def _one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise ValueError(f"{name} is {value!r}; it is one of {', '.join(map(repr, allowed))}")
+
+
+def _by_name(tools: Sequence[Any]) -> dict[str, Tool[..., Any]]:
+    named: dict[str, Tool[..., Any]] = {}
+    for one in tools:
+        if not isinstance(one, Tool):
+            raise TypeError(
+                f"{getattr(one, '__name__', one)!r} is not a tool; declare it with @tool"
+            )
+        if one.name in named:
+            raise ValueError(f"two tools are named {one.name!r}")
+        named[one.name] = one
+    return named
+
+
+def _wire(one: Tool[..., Any]) -> WireTool:
+    if one.place == "host":
+        return WireTool(one.spec, b"")
+    from ..tools.pack import pack
+
+    return WireTool(one.spec, pack(one))

@@ -1,0 +1,1 @@
+"""A worker: a process that runs tool bodies for the dispatcher, and nothing else."""

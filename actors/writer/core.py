@@ -1,0 +1,613 @@
+"""The decisions of the session writer: windows, flushes, acknowledgements.
+
+The life of an event: *appended* (it has its ``seq``, in memory, L1), *sealed* into the batch of the
+next write, *durable* once that write's sync has returned. The write happens on a thread of the
+pool, one at a time per session; everything else happens in the writer's own thread.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from interlock.backends.codes import Code
+from interlock.backends.errors import InterlockError, LogError, SessionError
+from interlock.backends.event import Draft, Event, draft, encode_line
+from interlock.backends.header import Header
+from interlock.backends.jsonl import JsonlBackend
+from interlock.backends.log import Batch, SessionLog
+from interlock.backends.repair import closers
+
+from ..fibers import Promise
+from ..messages import (
+    Append,
+    Appended,
+    CloseSession,
+    CreateSession,
+    Flush,
+    Message,
+    OpenSession,
+    PendingEvents,
+    ReadPending,
+    RepairSession,
+    SessionClosed,
+    SessionOpened,
+    SessionState,
+    Stopped,
+    StreamAck,
+    StreamEnded,
+    StreamItem,
+    Subscribe,
+    Subscribed,
+    UnansweredCall,
+    Unsubscribe,
+    WriteFailed,
+)
+from ..port import Peer, Port
+from ..roles import Role
+from .rights import check_rights
+from .session import OpenSession as Open
+from .session import Waiter
+
+#: The write-behind window in seconds (L3): a constant, not a setting.
+WINDOW = 0.2
+
+
+class WriterCore:
+    """Owns all open sessions of one runtime. All methods run in the writer's thread."""
+
+    def __init__(
+        self, port: Port, backend: JsonlBackend, incarnation: str, end: Callable[[], None]
+    ) -> None:
+        self._port, self._backend, self._incarnation, self._end = port, backend, incarnation, end
+        self._sessions: dict[str, Open] = {}
+        self._opening: set[str] = set()
+        self._due: dict[str, Open] = {}
+        self._appended_events = 0
+        self._writes = 0
+        self._failed_writes = 0
+        self._stopping = False
+
+    # Core protocol.
+
+    def receive(self, peer: Peer, message: Message) -> None:
+        match message:
+            case Append():
+                self._append(peer, message)
+            case Flush(rid, session):
+                opened = self._session(session)
+                self._reply_durable(peer, rid, opened, -1, opened.last_seq)
+            case CreateSession():
+                self._create(peer, message)
+            case OpenSession():
+                self._open(peer, message)
+            case RepairSession(rid, session):
+                self._repair(peer, rid, self._session(session))
+            case SessionState(rid, session):
+                self._port.send(peer.identity, self._opened(rid, self._session(session)))
+            case ReadPending(rid, session, from_seq):
+                self._read_pending(peer, rid, self._session(session), from_seq)
+            case Subscribe(rid, session):
+                self._subscribe(peer, rid, self._session(session))
+            case Unsubscribe(session):
+                if session in self._sessions:
+                    self._sessions[session].streams.remove(peer.identity)
+            case StreamAck(session, count):
+                self._stream_ack(peer, session, count)
+            case CloseSession(rid, session):
+                self._close(peer, rid, self._session(session))
+            case _:
+                raise LogError(
+                    Code.EVENT_INVALID, f"the writer has no use for {type(message).__name__}"
+                )
+
+    def told(self, role: Role, message: Message) -> None:
+        """The writer asks nobody, so nothing can come this way."""
+
+    def batch_done(self) -> None:
+        """Start one write for every session that is due: all that was drained shares it."""
+        due, self._due = self._due, {}
+        for opened in due.values():
+            self._write(opened)
+
+    def peer_lost(self, role: Role) -> None:
+        """The writer depends on nobody."""
+
+    def host_lost(self) -> None:
+        """F1: stay until the dispatcher has recorded what still runs, then settle and end."""
+        self._port.when_gone(Role.DISPATCHER, lambda: self.shutdown(0.0).then(self._end))
+
+    def shutdown(self, grace: float) -> Promise[Stopped]:
+        """L16: flush and close every session; what could not be flushed is named."""
+        self._stopping = True
+        settled: Promise[Stopped] = Promise()
+        durable: dict[str, int] = {}
+        failed: dict[str, str] = {}
+        left = set(self._sessions)
+        if not left:
+            settled.resolve(Stopped(0))
+            return settled
+
+        def closed(session: str, opened: Open, promise: Promise[int]) -> None:
+            try:
+                durable[session] = promise.result()
+            except InterlockError as error:
+                durable[session] = opened.log.durable_seq
+                failed[session] = str(error)
+                self._let_go(opened, error)
+            left.discard(session)
+            if not left:
+                settled.resolve(Stopped(0, durable, failed))
+
+        for session, opened in list(self._sessions.items()):
+            promise = self._closing(opened)
+            promise.then(lambda s=session, o=opened, p=promise: closed(s, o, p))  # type: ignore[misc]
+        return settled
+
+    def counters(self) -> dict[str, int]:
+        return {
+            "open_sessions": len(self._sessions),
+            "appended_events": self._appended_events,
+            "writes": self._writes,
+            "failed_writes": self._failed_writes,
+            "unwritten_events": sum(
+                s.last_seq - s.log.durable_seq for s in self._sessions.values()
+            ),
+        }
+
+    # Opening and closing.
+
+    def _session(self, session: str) -> Open:
+        opened = self._sessions.get(session)
+        if opened is None:
+            raise SessionError(
+                Code.SESSION_CLOSED,
+                f"session {session!r} is not open in this runtime; open it with runtime.open()",
+                session=session,
+            )
+        return opened
+
+    def _create(self, peer: Peer, message: CreateSession) -> None:
+        header = Header(
+            id=message.session,
+            created_at=self._port.wall_ms(),
+            cwd=message.cwd,
+            parent_session=message.parent,
+            agent_preset=message.agent_preset,
+        )
+        self._admit(peer, message.rid, message.session, lambda: self._backend.create(header))
+
+    def _open(self, peer: Peer, message: OpenSession) -> None:
+        job = lambda: self._backend.open(message.session, wait=message.wait)  # noqa: E731
+        self._admit(peer, message.rid, message.session, job)
+
+    def _admit(self, peer: Peer, rid: int, session: str, job: Callable[[], SessionLog]) -> None:
+        """Open on a thread of the pool: it reads the log and may wait for the lock."""
+        if self._stopping:
+            raise SessionError(Code.SESSION_CLOSED, "the runtime is closing", session=session)
+        if session in self._sessions or session in self._opening:
+            raise SessionError(
+                Code.SESSION_LOCKED,
+                f"session {session!r} is already open in this runtime (process {os.getpid()})",
+                session=session,
+                pid=os.getpid(),
+            )
+        self._opening.add(session)
+        promise: Promise[SessionLog] = self._port.work(job)
+
+        def done() -> None:
+            self._opening.discard(session)
+            try:
+                log = promise.result()
+            except InterlockError as error:
+                self._refuse(peer, rid, error)
+                return
+            except OSError as error:
+                self._refuse(peer, rid, _os_error(session, error))
+                return
+            opened = Open(log, peer.key, peer.identity, log.header.created_at)
+            opened.streamed_seq = opened.last_seq
+            self._sessions[session] = opened
+            self._port.send(peer.identity, self._opened(rid, opened))
+
+        promise.then(done)
+
+    def _opened(self, rid: int, opened: Open) -> SessionOpened:
+        log, fold = opened.log, opened.log.fold
+        recovered = log.recovered
+        unanswered = [
+            UnansweredCall(
+                c.message_seq, c.call_id, c.name, c.call_seq, fold.turn or 0, fold.step or 0
+            )
+            for c in fold.calls
+            if c.result_seq is None
+        ]
+        return SessionOpened(
+            rid=rid,
+            session=log.header.id,
+            created_at=log.header.created_at,
+            cwd=log.header.cwd,
+            directory=str(log.directory),
+            path=str(log.path),
+            next_seq=fold.next_seq,
+            durable_seq=log.durable_seq,
+            incarnation=self._incarnation,
+            turn=fold.turn,
+            step=fold.step,
+            last_turn=fold.last_turn,
+            balanced=fold.balanced,
+            unanswered=unanswered,
+            approval_policy=fold.approval_policy,
+            sandbox_mode=fold.sandbox_mode,
+            system_seq=fold.head,
+            surface_empty=fold.first_surface_type is None,
+            dropped_bytes=recovered.bytes if recovered else 0,
+            dropped_records=recovered.records if recovered else 0,
+            dropped_offset=recovered.offset if recovered else -1,
+        )
+
+    def _close(self, peer: Peer, rid: int, opened: Open) -> None:
+        promise = self._closing(opened)
+
+        def done() -> None:
+            try:
+                durable = promise.result()
+            except InterlockError as error:
+                self._refuse(peer, rid, error)
+            else:
+                self._port.send(peer.identity, SessionClosed(rid, opened.log.header.id, durable))
+
+        promise.then(done)
+
+    def _closing(self, opened: Open) -> Promise[int]:
+        """Flush, then let go. A failed flush leaves the session open for another try."""
+        if opened.closing is not None:
+            return opened.closing
+        closing: Promise[int] = Promise()
+        opened.closing = closing
+        flushed = self._flush(opened) if opened.last_seq >= 0 else _resolved(-1)
+
+        def done() -> None:
+            opened.closing = None
+            try:
+                durable = flushed.result()
+            except InterlockError as error:
+                closing.fail(error)
+                return
+            self._let_go(opened, None)
+            closing.resolve(durable)
+
+        flushed.then(done)
+        return closing
+
+    def _let_go(self, opened: Open, error: InterlockError | None) -> None:
+        session = opened.log.header.id
+        if self._sessions.pop(session, None) is None:
+            return
+        self._due.pop(session, None)
+        if opened.window is not None:
+            opened.window.cancel()
+        code, text = (error.code, error.message) if error else (None, "closed")
+        ended = StreamEnded(session, opened.log.durable_seq, code, text)
+        for identity in opened.streams.subscribers:
+            self._port.send(identity, ended)
+        if not opened.writing:
+            opened.log.close()
+
+    # Appending.
+
+    def _append(self, peer: Peer, message: Append) -> None:
+        opened = self._session(message.session)
+        self._check_opener(peer, opened)
+        check_rights(peer.role, message.drafts, message.session)
+        if message.after > opened.last_seq:
+            raise LogError(
+                Code.EVENT_INVALID,
+                f"session {message.session!r} has not got to event {message.after} yet "
+                f"(its last is {opened.last_seq})",
+                session=message.session,
+            )
+        events = self._admit_events(opened, message.drafts)
+        first, last = (events[0].seq, events[-1].seq) if events else (-1, opened.last_seq)
+        if message.flush:
+            self._reply_durable(peer, message.rid, opened, first, last)
+        else:
+            self._reply(peer, message.rid, opened, first, last)
+
+    def _check_opener(self, peer: Peer, opened: Open) -> None:
+        if peer.role is not Role.DISPATCHER and peer.key != opened.opener:
+            session = opened.log.header.id
+            raise LogError(
+                Code.EVENT_INVALID,
+                f"session {session!r} was opened over another connection; only that one appends",
+                session=session,
+            )
+
+    def _admit_events(
+        self, opened: Open, drafts: list[Draft], time: int | None = None
+    ) -> list[Event]:
+        """Append in memory, all or nothing; the first append says who writes from here on."""
+        if not drafts:
+            return []
+        first_of_ours = not opened.writer_noted
+        noted = [self._writer_note(), *drafts] if first_of_ours else drafts
+        events = opened.log.append(noted, self._port.wall_ms() if time is None else time)
+        opened.writer_noted = True
+        self._appended_events += len(events)
+        self._open_window(opened)
+        self._stream(opened, events)
+        return events[1:] if first_of_ours else events
+
+    def _writer_note(self) -> Draft:
+        note = {
+            "writer": "interlock",
+            "version": _version(),
+            "durability": "file" if self._backend.power_loss_durable else "none",
+            "incarnation": self._incarnation,
+        }
+        return draft("interlock/writer", note, ignorable=True)
+
+    def _open_window(self, opened: Open) -> None:
+        """L3: counted from the first event that enters an idle queue; later ones do not extend
+        it.
+        """
+        if opened.window is None and not opened.due:
+            opened.window = self._port.at(
+                self._port.now() + WINDOW, lambda: self._window_over(opened)
+            )
+
+    def _window_over(self, opened: Open) -> None:
+        opened.window = None
+        self._mark_due(opened)
+
+    def _repair(self, peer: Peer, rid: int, opened: Open) -> None:
+        """R2: append the closers and make them durable."""
+        self._check_opener(peer, opened)
+        fold, dropped = opened.log.fold, opened.log.recovered
+        events = self._admit_events(
+            opened,
+            closers(
+                fold,
+                dropped_acknowledged=dropped is not None and dropped.may_be_acknowledged,
+                # The note of who writes from here on goes before them.
+                first_seq=fold.next_seq + (0 if opened.writer_noted else 1),
+            ),
+            fold.last_time,
+        )
+        first, last = (events[0].seq, events[-1].seq) if events else (-1, opened.last_seq)
+        self._reply_durable(peer, rid, opened, first, last)
+
+    # Acknowledging.
+
+    def _reply(self, peer: Peer, rid: int, opened: Open, first: int, last: int) -> None:
+        fold = opened.log.fold
+        self._port.send(
+            peer.identity,
+            Appended(
+                rid,
+                opened.log.header.id,
+                first,
+                last,
+                opened.log.durable_seq,
+                self._incarnation,
+                fold.approval_policy,
+                fold.sandbox_mode,
+            ),
+        )
+
+    def _reply_durable(self, peer: Peer, rid: int, opened: Open, first: int, last: int) -> None:
+        """Answer once everything up to ``last`` is durable, or say that it could not be made so."""
+        promise = self._flush(opened, last)
+
+        def done() -> None:
+            try:
+                promise.result()
+            except InterlockError as error:
+                self._refuse(peer, rid, error)
+            else:
+                self._reply(peer, rid, opened, first, last)
+
+        promise.then(done)
+
+    def _flush(self, opened: Open, target: int | None = None) -> Promise[int]:
+        """L4: durable up to ``target`` (default: all that was admitted), sharing writes."""
+        target = opened.last_seq if target is None else target
+        if opened.log.durable_seq >= target and opened.log.published:
+            return _resolved(opened.log.durable_seq)
+        waiter = Waiter(target, Promise())
+        opened.waiters.append(waiter)
+        self._mark_due(opened)
+        return waiter.promise
+
+    def _mark_due(self, opened: Open) -> None:
+        opened.due = True
+        self._due[opened.log.header.id] = opened
+
+    # Writing.
+
+    def _write(self, opened: Open) -> None:
+        """Start the next write of a session, unless one is under way (it is taken up after
+        that).
+        """
+        if opened.writing or not opened.due:
+            return
+        opened.due = False
+        if opened.window is not None:
+            opened.window.cancel()
+            opened.window = None
+        batch = opened.log.seal()
+        if batch is None and opened.log.published:
+            opened.waiters = self._serve(opened, opened.waiters)
+            return
+        opened.writing = True
+        opened.served, opened.waiters = opened.waiters, []
+        self._writes += 1
+        log = opened.log
+        job = (lambda: log.write(batch)) if batch is not None else _publisher(log)
+        promise: Promise[int] = self._port.work(job)
+        promise.then(lambda: self._written(opened, batch, promise))
+
+    def _written(self, opened: Open, batch: Batch | None, promise: Promise[int]) -> None:
+        opened.writing = False
+        served, opened.served = opened.served, []
+        try:
+            durable = promise.result()
+        except (InterlockError, OSError) as error:
+            self._write_failed(opened, batch, served, _as_log_error(opened, error))
+        else:
+            opened.log.acknowledge(durable)
+            self._stream(opened, [])
+            opened.waiters = self._serve(opened, served + opened.waiters)
+        if opened.log.header.id not in self._sessions:
+            opened.log.close()
+        elif opened.waiters:
+            self._mark_due(opened)
+
+    def _serve(self, opened: Open, waiters: list[Waiter]) -> list[Waiter]:
+        """Resolve those whose target is durable; the rest."""
+        durable = opened.log.durable_seq
+        rest = []
+        for waiter in waiters:
+            if waiter.target <= durable:
+                waiter.promise.resolve(durable)
+            else:
+                rest.append(waiter)
+        return rest
+
+    def _write_failed(
+        self, opened: Open, batch: Batch | None, served: list[Waiter], error: LogError
+    ) -> None:
+        """L5: the events stay in order; every waiter of this write is told; no retry by itself."""
+        self._failed_writes += 1
+        if batch is not None:
+            opened.log.unseal(batch)
+        closed = bool(error.details.get("closed"))
+        word = WriteFailed(
+            opened.log.header.id, error.code, error.message, opened.log.durable_seq, closed
+        )
+        for identity in {opened.opener_identity, *opened.streams.subscribers}:
+            self._port.send(identity, word)
+        for waiter in served:
+            waiter.promise.fail(error)
+        if closed:  # L6, L15: nothing more is written to it
+            waiters, opened.waiters = opened.waiters, []
+            for waiter in waiters:
+                waiter.promise.fail(error)
+            self._let_go(opened, error)
+
+    # Reading and streaming.
+
+    def _read_pending(self, peer: Peer, rid: int, opened: Open, from_seq: int) -> None:
+        lines = [encode_line(event) for event in opened.log.pending_events(from_seq)]
+        self._port.send(
+            peer.identity,
+            PendingEvents(
+                rid,
+                opened.log.header.id,
+                str(opened.log.path),
+                opened.log.durable_seq,
+                self._incarnation,
+                lines,
+            ),
+        )
+
+    def _subscribe(self, peer: Peer, rid: int, opened: Open) -> None:
+        opened.streams.add(peer.identity)
+        self._port.send(
+            peer.identity,
+            Subscribed(
+                rid,
+                opened.log.header.id,
+                str(opened.log.path),
+                opened.last_seq + 1,
+                opened.log.durable_seq,
+                self._incarnation,
+            ),
+        )
+
+    def _stream(self, opened: Open, events: list[Event]) -> None:
+        if not opened.streams.subscribers:
+            return
+        first = events[0].seq if events else opened.last_seq + 1
+        item = StreamItem(
+            opened.log.header.id,
+            first,
+            [encode_line(event) for event in events],
+            opened.log.durable_seq,
+            self._incarnation,
+        )
+        for identity, message in opened.streams.publish(item):
+            if not self._port.send(identity, message):
+                opened.streams.remove(identity)
+
+    def _stream_ack(self, peer: Peer, session: str, count: int) -> None:
+        opened = self._sessions.get(session)
+        if opened is None:
+            return
+        lagged = opened.streams.acknowledge(
+            peer.identity,
+            count,
+            opened.last_seq + 1,
+            opened.log.durable_seq,
+            self._incarnation,
+            session,
+        )
+        if lagged is not None:
+            self._port.send(peer.identity, lagged)
+
+    def _refuse(self, peer: Peer, rid: int, error: InterlockError) -> None:
+        from ..owner import refusal
+
+        self._port.send(peer.identity, refusal(rid, error))
+
+
+def _publisher(log: SessionLog) -> Callable[[], int]:
+    """L7: an explicit flush of an empty session publishes the header alone."""
+
+    def job() -> int:
+        log.publish_empty()
+        return log.durable_seq
+
+    return job
+
+
+def _resolved(value: int) -> Promise[int]:
+    promise: Promise[int] = Promise()
+    promise.resolve(value)
+    return promise
+
+
+def _os_error(session: str, error: OSError) -> SessionError:
+    return SessionError(
+        Code.SESSION_CLOSED,
+        f"session {session!r} could not be opened: {error.strerror or error} "
+        f"({error.filename or 'no file named'})",
+        session=session,
+    )
+
+
+def _as_log_error(opened: Open, error: InterlockError | OSError) -> LogError:
+    if isinstance(error, LogError):
+        return error
+    if isinstance(error, InterlockError):
+        changed = LogError(Code.LOG_WRITE_FAILED, error.message, **error.details)
+        changed.code = error.code
+        changed.details.setdefault("closed", True)
+        return changed
+    session = opened.log.header.id
+    return LogError(
+        Code.LOG_WRITE_FAILED,
+        f"session {session!r}: {error.strerror or error}; its events are kept and the next flush "
+        "tries again",
+        session=session,
+        closed=False,
+    )
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("interlock")
+    except PackageNotFoundError:
+        return "unknown"

@@ -1,0 +1,191 @@
+"""Descriptors of many logs, and the steps that make a new file and its directories durable."""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from .disk import Disk, write_all
+
+#: Data files kept open at a time, over all sessions of a backend.
+OPEN_FILES = 256
+
+_NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS})
+
+
+class _Entry:
+    __slots__ = ("fd", "users")
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+        self.users = 0
+
+
+class FileCache:
+    """Open data files, the least recently used closed first. Safe to use from several threads.
+
+    A file that is in use is never closed. What is closed holds nothing unsynced: a log syncs
+    within one use.
+    """
+
+    def __init__(self, disk: Disk, limit: int = OPEN_FILES) -> None:
+        self._disk = disk
+        self._limit = limit
+        self._entries: OrderedDict[Path, _Entry] = OrderedDict()
+        self._mutex = threading.Lock()
+
+    @contextmanager
+    def use(self, path: Path) -> Iterator[int]:
+        """Give a descriptor of ``path``, opened to append; ``OSError`` if it cannot be opened."""
+        with self._mutex:
+            entry = self._entries.get(path)
+            if entry is None:
+                entry = _Entry(self._disk.open(path, os.O_RDWR | os.O_APPEND))
+                self._entries[path] = entry
+            self._entries.move_to_end(path)
+            entry.users += 1
+            self._shrink()
+        try:
+            yield entry.fd
+        finally:
+            with self._mutex:
+                entry.users -= 1
+
+    def drop(self, path: Path) -> None:
+        """Close the file of ``path`` if it is open and not in use."""
+        with self._mutex:
+            entry = self._entries.pop(path, None)
+        if entry is not None:
+            self._disk.close(entry.fd)
+
+    def close(self) -> None:
+        """Close every file."""
+        with self._mutex:
+            entries, self._entries = list(self._entries.values()), OrderedDict()
+        for entry in entries:
+            self._disk.close(entry.fd)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def _shrink(self) -> None:
+        if len(self._entries) <= self._limit:
+            return
+        for path, entry in list(self._entries.items()):
+            if entry.users == 0:
+                del self._entries[path]
+                self._disk.close(entry.fd)
+                if len(self._entries) <= self._limit:
+                    return
+
+
+def make_directories(directory: Path, disk: Disk) -> list[Path]:
+    """Make ``directory`` and what is missing above it; return the parents that must be synced."""
+    missing: list[Path] = []
+    while not _exists(directory, disk):
+        missing.append(directory)
+        if directory.parent == directory:
+            break
+        directory = directory.parent
+    changed: list[Path] = []
+    for path in reversed(missing):
+        # Another process may have made it meanwhile; whether it synced the entry is not known.
+        with suppress(FileExistsError):
+            disk.mkdir(path)
+        changed.append(path.parent)
+    return changed
+
+
+def publish(
+    path: Path,
+    content: bytes,
+    disk: Disk,
+    *,
+    durable: bool,
+    on_published: Callable[[os.stat_result], None],
+) -> None:
+    """Make ``path`` hold ``content``, all of it or nothing, without ever replacing a file (L7).
+
+    The commit point is the hard link; ``on_published`` is called right after it with the file's
+    metadata. The directory's own sync is the caller's. Raises ``FileExistsError`` if the name is
+    taken and ``OSError`` for everything else; before the commit point nothing is left behind.
+    """
+    suffix = "".join(path.suffixes[-2:]) if path.suffix == ".zstd" else path.suffix
+    temporary = path.with_name(f"session.create.{secrets.token_hex(8)}{suffix}.tmp")
+    fd = disk.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        try:
+            write_all(disk, fd, content)
+            if durable:
+                disk.fsync(fd)
+            status = disk.fstat(fd)
+        finally:
+            disk.close(fd)
+        _name(temporary, path, disk)
+    except BaseException:
+        _forget(temporary, disk)
+        raise
+    on_published(status)
+    _forget(temporary, disk)
+
+
+def _name(temporary: Path, path: Path, disk: Disk) -> None:
+    try:
+        disk.link(temporary, path)
+    except FileExistsError:
+        raise
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        try:
+            disk.rename_noreplace(temporary, path)
+        except FileExistsError:
+            raise
+        except OSError as second:
+            raise OSError(
+                second.errno or errno.ENOTSUP,
+                "this file system has neither hard links nor a rename that refuses to replace, so "
+                f"a log cannot be published safely on it ({error.strerror}; {second.strerror})",
+            ) from second
+
+
+def write_spill(directory: Path, seq: int, content: bytes, disk: Disk, *, durable: bool) -> bool:
+    """Write ``spill/<seq>`` and sync it; return whether the spill directory is new.
+
+    A file of that name can only be left over from an event that never became durable.
+    """
+    folder = directory / "spill"
+    new = False
+    with suppress(FileExistsError):
+        disk.mkdir(folder)
+        new = True
+    fd = disk.open(folder / str(seq), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    try:
+        write_all(disk, fd, content)
+        if durable:
+            disk.fsync(fd)
+    finally:
+        disk.close(fd)
+    if durable:
+        disk.sync_directory(folder)
+    return new
+
+
+def _exists(path: Path, disk: Disk) -> bool:
+    try:
+        disk.stat(path)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _forget(temporary: Path, disk: Disk) -> None:
+    # A leftover *.tmp is ignored by every reader.
+    with suppress(OSError):
+        disk.unlink(temporary)

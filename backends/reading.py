@@ -1,0 +1,289 @@
+"""Reading a log: every event that is surely there, and a plain word about what is not.
+
+What is dropped, what refuses (L9, L10), in the order in which it is looked at: frames and lines,
+header (foreign version first), rows, whose log it is, unknown types, envelopes and surface. So a
+damaged file is called damaged also where it holds something unknown, and the other way round only
+where nothing is damaged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NoReturn
+
+import msgspec
+
+from . import jsontext, schema
+from .codes import Code
+from .disk import Disk, OsDisk
+from .errors import SessionError
+from .event import EnvelopeError, Event, RowError, decode_line
+from .fold import LogFold
+from .frames import FrameError
+from .header import VERSION, Header, decode_header
+from .source import Line, LogFile
+from .surface import SurfaceError
+
+
+class Dropped(msgspec.Struct, frozen=True):
+    """The end of a log that is not part of it.
+
+    ``bytes`` from ``offset`` on are not the log's; ``records`` of the lines in there were given up
+    and ``recovered`` ones were saved from it. ``may_be_acknowledged`` is false where only a write
+    that never finished can have left them (an incomplete last frame or line): nobody was told that
+    those events are durable.
+    """
+
+    bytes: int
+    records: int
+    offset: int
+    recovered: int
+    may_be_acknowledged: bool
+
+
+class Recovered(msgspec.Struct, frozen=True):
+    """How to mend a log's end: cut it at ``offset``, then write ``lines`` again."""
+
+    dropped: Dropped
+    offset: int
+    lines: bytes
+
+
+class Reading:
+    """A log that was read to its end. ``fold`` is its state after the last event.
+
+    :attr:`events` reads the file again, one event at a time: memory stays bounded however long
+    the log is.
+    """
+
+    def __init__(self, reader: LogReader, disk: Disk) -> None:
+        self.path = reader.path
+        self.header = reader.header
+        self.version = VERSION
+        self.compression = "zstd" if reader.compressed else "none"
+        self.dropped = reader.recovered.dropped if reader.recovered else None
+        self.fold = reader.fold
+        self._disk = disk
+
+    @property
+    def last_seq(self) -> int:
+        """The seq of the last event, -1 in a log without any."""
+        return self.fold.next_seq - 1
+
+    @property
+    def events(self) -> Iterator[Event]:
+        """The events that were there when the log was read, from the first on."""
+        return read_events(self.path, 0, self.fold.next_seq, disk=self._disk)
+
+
+def read_log(path: Path, *, disk: Disk | None = None, expect_id: str | None = None) -> Reading:
+    """Read and check a log file of the current generation. Changes nothing on disk.
+
+    ``expect_id`` is the session that the file should belong to. What was dropped at the end is in
+    :attr:`Reading.dropped`; in a log that is being written it may only be not there yet.
+
+    Raises ``SessionError``: ``SESSION_CORRUPT`` with file, frame, offset and last good seq, or
+    ``SESSION_FORMAT_UNSUPPORTED``. ``OSError`` if the file cannot be read.
+    """
+    disk = disk or OsDisk()
+    with LogFile(Path(path), disk) as file:
+        reader = LogReader(file, expect_id=expect_id)
+        for _ in reader.events():
+            pass
+        return Reading(reader, disk)
+
+
+def read_events(
+    path: Path, start_seq: int = 0, end_seq: int | None = None, *, disk: Disk | None = None
+) -> Iterator[Event]:
+    """Yield the events ``start_seq`` to ``end_seq`` (not included) of a log file, one at a time.
+
+    Damage raises as in :func:`read_log`, when it is reached: events before it have been yielded.
+    """
+    with LogFile(Path(path), disk or OsDisk()) as file:
+        for event in LogReader(file).events():
+            if end_seq is not None and event.seq >= end_seq:
+                return
+            if event.seq >= start_seq:
+                yield event
+
+
+class LogReader:
+    """One pass over a log file: yields events, keeps the fold, and judges what it meets."""
+
+    def __init__(self, file: LogFile, *, expect_id: str | None = None) -> None:
+        self.path = file.path
+        self.compressed = file.compressed
+        self.fold = LogFold()
+        #: Set after :meth:`events` where the file does not end with its last event.
+        self.recovered: Recovered | None = None
+        #: Where the log's whole frames or lines end, in bytes: what a writer may trust.
+        self.end = 0
+        #: How many events are good, whatever came after them.
+        self.good = 0
+        self._file = file
+        self._expect_id = expect_id
+        self._deferred: list[tuple[int, Callable[[], NoReturn]]] = []
+        version = VERSION if file.version is None else file.version
+        self.header: Header = decode_header(
+            file.header_line(), file_version=version, source=str(file.path)
+        )
+
+    def events(self) -> Iterator[Event]:
+        """Yield every event; raise what refuses the log, physical damage first."""
+        lines = self._guarded_lines()
+        recovered: list[bytes] = []
+        for line in lines:
+            event = self._row(line)
+            if event is None:
+                self._drop_tail(line, lines, recovered)
+                break
+            if not line.verified:
+                recovered.append(line.text)
+            if self._accept(event, line):
+                self.good = event.seq + 1
+                yield event
+        else:
+            self._end_of_lines(recovered)
+        self._judge()
+
+    def _guarded_lines(self) -> Iterator[Line]:
+        try:
+            yield from self._file.lines()
+        except FrameError as error:
+            self._file.corrupt(error.reason, error.frame, error.offset, self.fold.next_seq - 1)
+
+    def _row(self, line: Line) -> Event | None:
+        """Return the event of a line, or None if the line is no row or not the next one."""
+        expected = self.fold.next_seq
+        try:
+            event = decode_line(line.text)
+        except RowError:
+            return None
+        except EnvelopeError as error:
+            if error.seq != expected:
+                return None
+            # Judged at the end: an unknown type or a damaged frame further on comes first.
+            self._defer(2, line, f"{error.type} at seq {error.seq}: {error}")
+            return Event(error.type, expected, self.fold.last_time, b"{}", ignorable=True)
+        return event if event.seq == expected else None
+
+    def _accept(self, event: Event, line: Line) -> bool:
+        """Fold an event in; return whether it may be shown (nothing before it refused the log)."""
+        if self._deferred:
+            if not event.ignorable and not schema.is_known(event.type):
+                self._defer_unknown(event)
+            self.fold.next_seq = event.seq + 1
+            return False
+        if not event.ignorable and not schema.is_known(event.type):
+            self._defer_unknown(event)
+            self.fold.next_seq = event.seq + 1
+            return False
+        try:
+            schema.check_row(event)
+            self.fold.replay(event)
+        except (schema.SchemaError, SurfaceError) as error:
+            self._defer(2, line, f"{event.type} at seq {event.seq}: {error}")
+            self.fold.next_seq = event.seq + 1
+            return False
+        return True
+
+    def _end_of_lines(self, recovered: list[bytes]) -> None:
+        torn = self._file.torn
+        self.end = self._file.size
+        if torn is None:
+            return
+        if b"\0" in torn.partial and not self.compressed:
+            self._corrupt("the file ends in NUL bytes", torn.frame, torn.offset)
+        # L9: nobody was told that a write which did not finish is durable.
+        self._set_recovered(torn.offset, recovered, 1 if torn.partial else 0, acknowledged=False)
+
+    def _drop_tail(self, bad: Line, rest: Iterator[Line], recovered: list[bytes]) -> None:
+        """Judge a line that is no event where one was due: a tail to drop, or damage (L9, L10)."""
+        if self.compressed and bad.verified:
+            self._corrupt("a line inside a complete frame is no event row", bad.frame, bad.offset)
+        if b"\0" in bad.text:
+            self._corrupt("the log holds NUL bytes", bad.frame, bad.offset)
+        records, ends_turn = 1, self._look_behind(bad)
+        for line in rest:
+            records += 1
+            ends_turn = self._look_behind(line) or ends_turn
+        if ends_turn:
+            self._corrupt("a bad line stands before a turn/end", bad.frame, bad.offset)
+        torn = self._file.torn
+        if torn is not None and torn.partial:
+            records += 1
+            if b"\0" in torn.partial and not self.compressed:
+                self._corrupt("the file ends in NUL bytes", torn.frame, torn.offset)
+        offset = torn.offset if self.compressed and torn is not None else bad.offset
+        # A raw log's dropped tail holds whole lines, and those may have been acknowledged (R1).
+        self._set_recovered(offset, recovered, records, acknowledged=not self.compressed)
+
+    def _look_behind(self, line: Line) -> bool:
+        """Tell whether a line behind damage ends a turn; refuse what no v3 file may hold at all."""
+        try:
+            row = jsontext.loads(line.text)
+        except ValueError:
+            return False
+        if not isinstance(row, dict):
+            return False
+        kind = row.get("type")
+        if kind in schema.RETIRED_TYPES and row.get("ignorable") is not True:
+            raise self._unsupported(str(kind), self.fold.next_seq)
+        if isinstance(kind, str):
+            try:
+                schema.check_structure(kind, row.get("data"))
+            except schema.SchemaError as error:
+                self._corrupt(str(error), line.frame, line.offset)
+        return kind == "turn/end"
+
+    def _set_recovered(
+        self, offset: int, lines: list[bytes], records: int, *, acknowledged: bool
+    ) -> None:
+        dropped = Dropped(self._file.size - offset, records, offset, len(lines), acknowledged)
+        self.end = offset
+        self.recovered = Recovered(dropped, offset, b"".join(lines))
+
+    def _judge(self) -> None:
+        if self._expect_id is not None and self.header.id != self._expect_id:
+            self._corrupt(
+                f"the log belongs to session {self.header.id!r}, not {self._expect_id!r}", 0, 0
+            )
+        if self._deferred:
+            _, refuse = min(self._deferred, key=lambda entry: entry[0])
+            refuse()
+        marked = self.fold.inherited_cut is not None
+        if marked != self.header.is_seeded:
+            what = "lacks the marker of" if self.header.is_seeded else "has a marker of"
+            self._corrupt(f"the log {what} an inherited beginning against its header", 0, 0)
+
+    def _defer(self, rank: int, line: Line, reason: str) -> None:
+        good = self.fold.next_seq - 1 if not self._deferred else None
+
+        def refuse() -> NoReturn:
+            last = self.fold.next_seq - 1 if good is None else good
+            self._file.corrupt(reason, line.frame, line.offset, last)
+
+        self._deferred.append((rank, refuse))
+
+    def _defer_unknown(self, event: Event) -> None:
+        error = self._unsupported(event.type, event.seq)
+
+        def refuse() -> NoReturn:
+            raise error
+
+        self._deferred.append((1, refuse))
+
+    def _unsupported(self, kind: str, seq: int) -> SessionError:
+        return SessionError(
+            Code.SESSION_FORMAT_UNSUPPORTED,
+            f"{self.path}: event {seq} has the unknown type {kind!r}: written by a newer version "
+            "or a plugin that this one does not know; open it with that",
+            file=str(self.path),
+            type=kind,
+            seq=seq,
+        )
+
+    def _corrupt(self, reason: str, frame: int, offset: int) -> NoReturn:
+        self._file.corrupt(reason, frame, offset, self.fold.next_seq - 1)

@@ -1,0 +1,216 @@
+"""What each event type may hold: the inventory, the checks of every reader, and exact payloads.
+
+Two degrees of strictness. :func:`check_row` is what reading any v3 log asks of each event, also one
+that the harness or a plugin wrote. :func:`check_payload` is what Interlock asks before it appends:
+the exact members of the format, since later format versions audit them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from . import jsontext, payloads
+from .event import MAX_SAFE_INTEGER, Draft, Event, Replace
+from .payload_rules import further_fault
+
+SURFACE_TYPES = frozenset({"user/message", "assistant/message", "tool/result", "system/message"})
+
+#: Known types whose payloads Interlock neither writes nor looks into.
+_OTHER_TYPES = frozenset(
+    {
+        "permission/preset",
+        "agent-preset/selected",
+        "plan/mode",
+        "model/selection",
+        "hook/invoked",
+        "hook/result",
+        "session-log-deepseek/delivery-accepted",
+        "subagent/descriptor",
+        "subagent/model-selection-policy",
+        "session/title-llm-request",
+        "feedback/record",
+        "feedback/message-put",
+        "feedback/message-delete",
+        "goal/change",
+        "schedule/change",
+        "web/deepseek-search-llm-request",
+    }
+)
+_OTHER_FAMILIES = ("team/", "tool-workflow/")
+
+#: Interlock's own types, always ``ignorable``, so that any other reader can pass over them.
+OWN_TYPES = frozenset(
+    {"interlock/writer", "interlock/approval", "interlock/settled", "interlock/notice"}
+)
+
+#: v0–v2 names that v3 renamed: a required one is not a v3 event, whatever else is wrong.
+RETIRED_TYPES = frozenset({"tool/code-dispatch-start", "tool/code-dispatch"})
+
+
+class SchemaError(ValueError):
+    """An event's members break the format; the text says which rule."""
+
+
+def is_known(kind: str) -> bool:
+    """Tell whether a v3 log may hold this type without marking it ``ignorable``."""
+    return (
+        kind in payloads.BY_TYPE or kind in _OTHER_TYPES or kind.startswith(_OTHER_FAMILIES)
+    ) and kind not in OWN_TYPES
+
+
+def check_row(event: Event) -> None:
+    """Check one event of a known type as every v3 reader does; :class:`SchemaError` says why not.
+
+    A type that is not known stays opaque.
+    """
+    kind, data = event.type, event.data
+    if kind in SURFACE_TYPES:
+        _check_surface_members(event)
+        if kind == "tool/result":
+            _check_tool_result(data)
+        elif kind == "assistant/message":
+            _check_assistant(data)
+        elif kind == "user/message":
+            _check_message(data, "user")
+    elif is_known(kind) and (event.surface_op is not None or event.sources is not None):
+        raise SchemaError(f"{kind} may have neither surfaceOp nor sourceEventSeqs")
+    check_structure(kind, data)
+
+
+def check_structure(kind: str, data: Any) -> None:
+    """Check what no v3 file may hold, not even behind a damaged row."""
+    if kind == "request/header":
+        header = data.get("header") if isinstance(data, dict) else None
+        if not isinstance(header, dict):
+            raise SchemaError("request/header has no header object")
+        if "system" in header:
+            raise SchemaError("request/header has a system prompt, which v3 keeps in messages")
+        if header.get("tools") == [] or header.get("adapterDefaults") == {}:
+            raise SchemaError("request/header has an empty tools or adapterDefaults")
+    elif kind == "system/message":
+        payload(kind, data)
+
+
+def check_draft(draft: Draft, seq: int) -> dict[str, Any]:
+    """Check a draft that would become event ``seq`` and return its decoded payload.
+
+    Raises :class:`SchemaError`.
+    """
+    kind = draft.type
+    if kind in OWN_TYPES or not is_known(kind):
+        if not draft.ignorable:
+            raise SchemaError(
+                f"{kind} is no event type of this format; mark it ignorable to keep it"
+            )
+        if kind in SURFACE_TYPES:
+            raise SchemaError(f"{kind} cannot be ignorable")
+    event = Event(kind, seq, 0, draft.data, draft.ignorable, draft.surface_op, draft.sources)
+    try:
+        data: Any = event.data
+    except ValueError as error:
+        raise SchemaError(f"data is {error}") from error
+    if not isinstance(data, dict):
+        raise SchemaError("data is no JSON object")
+    _check_references(draft, seq)
+    check_row(event)
+    payload(kind, data)
+    return data
+
+
+def payload(kind: str, data: Any) -> None:
+    """Check a payload's exact members, for the types whose members Interlock knows."""
+    shape = payloads.BY_TYPE.get(kind)
+    if shape is None:
+        return
+    try:
+        value = msgspec.convert(data, shape)
+    except msgspec.ValidationError as error:
+        raise SchemaError(f"{kind}: {error}") from error
+    except RecursionError as error:
+        raise SchemaError(f"{kind}: nested too deeply") from error
+    reason = further_fault(value)
+    if reason is not None:
+        raise SchemaError(f"{kind}: {reason}")
+
+
+def _check_references(draft: Draft, seq: int) -> None:
+    sources = draft.sources
+    if sources is not None:
+        if not sources:
+            raise SchemaError("sourceEventSeqs is empty")
+        if len(set(sources)) != len(sources) or min(sources) < 0 or max(sources) >= seq:
+            raise SchemaError("sourceEventSeqs are not unique earlier seqs")
+    operation = draft.surface_op
+    if isinstance(operation, Replace) and not (
+        0 <= operation.start_seq < seq and 0 <= operation.end_seq < seq
+    ):
+        raise SchemaError("a replacement names events that are not earlier")
+
+
+def _check_surface_members(event: Event) -> None:
+    operation = event.surface_op
+    if operation is None:
+        raise SchemaError(f"{event.type} has no surfaceOp")
+    if isinstance(operation, Replace) and not (
+        0 <= operation.start_seq < event.seq and 0 <= operation.end_seq < event.seq
+    ):
+        raise SchemaError("a replacement names events that are not earlier")
+    if event.type == "assistant/message" and event.sources is not None:
+        raise SchemaError("assistant/message may not have sourceEventSeqs")
+
+
+def _check_message(message: Any, role: str) -> dict[str, Any]:
+    """Check what every message has; members beyond the known ones survive reading."""
+    if not isinstance(message, dict):
+        raise SchemaError("the event has no message object")
+    if not isinstance(message.get("id"), str) or not message["id"]:
+        raise SchemaError("the message has no id")
+    if message.get("role") != role:
+        raise SchemaError(f"the message's role is not {role}")
+    if not isinstance(message.get("content"), list):
+        raise SchemaError("the message's content is no list")
+    source = message.get("source")
+    if not isinstance(source, dict) or not isinstance(source.get("kind"), str):
+        raise SchemaError("the message has no source")
+    return message
+
+
+def _check_assistant(data: dict[str, Any]) -> None:
+    message = _check_message(data.get("message"), "assistant")
+    if message["source"]["kind"] != "model":
+        raise SchemaError("the assistant message's source is no model")
+    if not isinstance(data.get("stream"), list):
+        raise SchemaError("assistant/message has no stream")
+    for block in message["content"]:
+        if isinstance(block, dict) and block.get("type") == "tool-call":
+            members = (block.get("id"), block.get("name"), block.get("arguments"))
+            if not all(isinstance(member, str) for member in members) or not block["id"]:
+                raise SchemaError("a tool-call block lacks its id, name or arguments")
+
+
+def _check_tool_result(data: dict[str, Any]) -> None:
+    message = _check_message(data.get("message"), "user")
+    source, content = message["source"], message["content"]
+    block = content[0] if len(content) == 1 else None
+    if not isinstance(block, dict) or block.get("type") != "tool-result":
+        raise SchemaError("a tool result holds exactly one tool-result block")
+    call_id = source.get("callId")
+    if source["kind"] != "tool" or not isinstance(call_id, str) or not call_id:
+        raise SchemaError("a tool result's source is no tool call")
+    if block.get("toolCallId") != call_id:
+        raise SchemaError("a tool result's block and source name different calls")
+    if "error" in data and block.get("isError") is not True:
+        raise SchemaError("a tool result with an error must be marked isError")
+
+
+def one_line(data: Any) -> bytes:
+    """Encode a payload again, for a draft whose text spreads over lines."""
+    return jsontext.dumps(data)
+
+
+def check_time(time: int) -> None:
+    """Refuse a time that JSON readers elsewhere could not hold."""
+    if abs(time) > MAX_SAFE_INTEGER:
+        raise SchemaError(f"time {time} is out of range")

@@ -1,0 +1,269 @@
+"""The bytes of one log on disk: published once, appended to, put back after a failure.
+
+Everything here runs in the I/O thread that works for the session at the time.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from . import frames
+from .codes import Code
+from .disk import Disk, write_all
+from .errors import InterlockError, LogError, SessionError
+from .files import FileCache, make_directories, publish, write_spill
+from .header import Header, encode_header
+from .lock import SessionLock
+from .paths import parse_log_name
+from .reading import Dropped, Recovered
+
+
+class Store:
+    """One log file. ``length`` is how many of its bytes are known to be good and written by us."""
+
+    def __init__(
+        self,
+        header: Header,
+        directory: Path,
+        path: Path,
+        *,
+        disk: Disk,
+        files: FileCache,
+        durable: bool,
+        lock: SessionLock | None = None,
+    ) -> None:
+        self.header = header
+        self.directory = directory
+        self.path = path
+        self.compressed = path.name.endswith(".zstd")
+        self.published = False
+        self.failed: InterlockError | None = None
+        self.dropped: Dropped | None = None
+        self.opened_seq = -1
+        self.length = 0
+        self._disk = disk
+        self._files = files
+        self._durable = durable
+        self._lock = lock
+        self._identity: tuple[int, int] | None = None
+        self._torn: Recovered | None = None
+        # Directories whose entries are not known to survive power loss yet.
+        self._directories_due: list[Path] = []
+
+    def adopt(self, status: os.stat_result, last_seq: int, torn: Recovered | None) -> None:
+        """Take over a file that was read under the lock, ``torn`` telling how its end is mended."""
+        self.published = True
+        self.length = status.st_size
+        self.opened_seq = last_seq
+        self._identity = (status.st_dev, status.st_ino)
+        self._torn = torn
+        self.dropped = torn.dropped if torn is not None else None
+
+    def sync_opened(self, root: Path) -> None:
+        """Make what was read survive power loss: its writer may have died before its own sync.
+
+        Raises ``LogError`` (``LOG_WRITE_FAILED``).
+        """
+        if not self._durable:
+            return
+        try:
+            with self._files.use(self.path) as fd:
+                self._disk.fdatasync(fd)
+            for directory in (self.directory, self.directory.parent, root):
+                self._disk.sync_directory(directory)
+        except OSError as error:
+            self._fail_retryable(error)
+
+    def write(self, data: bytes, spills: Sequence[tuple[int, bytes]]) -> None:
+        """Append ``data`` durably; the first time, publish the log with it."""
+        if self.failed is not None:
+            raise self.failed
+        if not self.published:
+            self._publish(data, spills)
+            return
+        self.mend()
+        if not data:
+            return
+        try:
+            self._write_spills(spills)
+            self._sync_directories()
+        except OSError as error:
+            self._fail_retryable(error)
+        self._append(data)
+
+    def mend(self) -> None:
+        """Truncate a torn end and write the recovered events back as a frame of their own (L9)."""
+        if self.failed is not None:
+            raise self.failed
+        if self._torn is None:
+            return
+        torn = self._torn
+        self._check_unchanged()
+        try:
+            with self._files.use(self.path) as fd:
+                self._disk.truncate(fd, torn.offset)
+                self.length = torn.offset
+                # The cut must be on disk before anything stands behind it.
+                if self._durable:
+                    self._disk.fsync(fd)
+        except OSError as error:
+            self._fail_retryable(error)
+        if torn.lines:
+            self._append(frames.encode(torn.lines) if self.compressed else torn.lines)
+        self._torn = None
+
+    def close(self) -> None:
+        """Close the file and free the lock."""
+        self._files.drop(self.path)
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    def _append(self, data: bytes) -> None:
+        self._check_unchanged()
+        before = self.length
+        try:
+            with self._files.use(self.path) as fd:
+                write_all(self._disk, fd, data)
+                if self._durable:
+                    self._disk.fdatasync(fd)
+                size = self._disk.fstat(fd).st_size
+        except OSError as error:
+            self._put_back(before, error)
+        if size != before + len(data):
+            self._source_changed(f"it has {size} bytes instead of {before + len(data)}")
+        self.length = before + len(data)
+
+    def _put_back(self, length: int, cause: OSError) -> NoReturn:
+        """After a failed write or sync: back to the earlier length (L6).
+
+        A failed sync may have marked pages clean that never reached the disk, so the batch is
+        written again from memory by the next try, and never merely synced again.
+        """
+        try:
+            with self._files.use(self.path) as fd:
+                self._disk.truncate(fd, length)
+                if self._durable:
+                    self._disk.fsync(fd)
+        except OSError as error:
+            self.failed = LogError(
+                Code.LOG_WRITE_FAILED,
+                f"session {self.header.id!r}: {self.path} could not be written ({cause}) nor put "
+                f"back ({error}). The session is closed; trust its first {length} bytes, check the "
+                "disk, then open it again",
+                session=self.header.id,
+                closed=True,
+                trusted_length=length,
+            )
+            raise self.failed from cause
+        self._fail_retryable(cause)
+
+    def _check_unchanged(self) -> None:
+        """L15: write only where the file is still the one that we know."""
+        try:
+            there = self._disk.stat(self.path)
+        except OSError as error:
+            self._source_changed(f"it is gone ({error.strerror})")
+        if (there.st_dev, there.st_ino) != self._identity:
+            self._source_changed("another file stands in its place")
+        if there.st_size != self.length:
+            self._source_changed(f"it has {there.st_size} bytes instead of {self.length}")
+        with self._files.use(self.path) as fd:
+            mine = self._disk.fstat(fd)
+        if (mine.st_dev, mine.st_ino) != self._identity:
+            self._source_changed("another file stood in its place")
+
+    def _source_changed(self, what: str) -> NoReturn:
+        self.failed = SessionError(
+            Code.SESSION_SOURCE_CHANGED,
+            f"session {self.header.id!r}: something else changed {self.path}: {what}. Nothing more "
+            "is written and the session is closed; find the other program, then open it again",
+            session=self.header.id,
+            closed=True,
+            trusted_length=self.length,
+        )
+        raise self.failed
+
+    def _publish(self, data: bytes, spills: Sequence[tuple[int, bytes]]) -> None:
+        """Make the log appear with its header and first batch; never over another (L7)."""
+        line = encode_header(self.header)
+        head = frames.encode(line) if self.compressed else line
+        try:
+            self._directories_due += make_directories(self.directory, self._disk)
+            self._take_lock()
+            self._write_spills(spills)
+            publish(
+                self.path,
+                head + data,
+                self._disk,
+                durable=self._durable,
+                on_published=lambda status: self._published(status, len(head + data)),
+            )
+        except FileExistsError as error:
+            self._exists(error)
+        except OSError as error:
+            self._fail_retryable(error)
+        self._directories_due.append(self.directory)
+        try:
+            self._sync_directories()
+        except OSError as error:
+            # The bytes are down but the name may not be: keep the header, write the batch again.
+            self._put_back(self._shorten(len(head)), error)
+
+    def _published(self, status: os.stat_result, length: int) -> None:
+        self._identity = (status.st_dev, status.st_ino)
+        self.length = length
+        self.published = True
+
+    def _shorten(self, length: int) -> int:
+        self.length = length
+        return length
+
+    def _take_lock(self) -> None:
+        if self._lock is None:
+            try:
+                self._lock = SessionLock.acquire(self.directory, self.header.id, self._disk)
+            except SessionError as error:
+                # Whoever holds the lock of a session that is not there yet is just creating it.
+                self._exists(error)
+        if any(parse_log_name(name) for name in self._disk.listdir(self.directory)):
+            self._exists(None)
+
+    def _exists(self, cause: BaseException | None) -> NoReturn:
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+        self.failed = SessionError(
+            Code.SESSION_EXISTS,
+            f"session {self.header.id!r} already exists in {self.directory}; open it, or choose "
+            "another id. Nothing was written",
+            session=self.header.id,
+            directory=str(self.directory),
+            closed=True,
+        )
+        raise self.failed from cause
+
+    def _write_spills(self, spills: Sequence[tuple[int, bytes]]) -> None:
+        for seq, content in spills:
+            if write_spill(self.directory, seq, content, self._disk, durable=self._durable):
+                self._directories_due.append(self.directory)
+
+    def _sync_directories(self) -> None:
+        while self._durable and self._directories_due:
+            self._disk.sync_directory(self._directories_due[-1])
+            self._directories_due.pop()
+        self._directories_due.clear()
+
+    def _fail_retryable(self, cause: OSError) -> NoReturn:
+        raise LogError(
+            Code.LOG_WRITE_FAILED,
+            f"session {self.header.id!r}: {self.path} could not be written: {cause}. The events "
+            "are kept in order; make room or mend the disk, then flush again",
+            session=self.header.id,
+            closed=False,
+            trusted_length=self.length,
+            errno=cause.errno,
+        ) from cause

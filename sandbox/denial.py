@@ -1,0 +1,66 @@
+"""Was a command refused by its sandbox? A guess from its complaint, checked against the policy.
+
+The question is counterfactual: would this have worked outside? A path is evidence only if the
+policy keeps it closed *and* the user could have written it without a sandbox. What a mechanism
+could not have refused, or the user could not have done anyway, is an ordinary failure.
+"""
+
+import os
+import re
+from pathlib import Path
+
+from .confined import Backend
+from .policy import Mode, Policy, inside
+
+#: How each backend's refusals reach the command, as C library texts.
+_REFUSALS: dict[Backend, tuple[str, ...]] = {
+    "bwrap": ("Read-only file system", "Invalid cross-device link", "Device or resource busy"),
+    "landlock": ("Permission denied", "Operation not permitted", "Invalid cross-device link"),
+    "seatbelt": ("Operation not permitted",),
+    "none": (),
+}
+_NETWORK = (
+    *("Network is unreachable", "Could not resolve host", "Temporary failure in name resolution"),
+    "Name or service not known",
+)
+#: Bytes at the end of the error stream that are looked at.
+LOOK = 8192
+_PATHS = re.compile(r"""['"‘’`]([^'"‘’`\n]+)['"‘’`]|(?:^|[\s:=])(/[^\s:'"]+|\.{1,2}/[^\s:'"]+)""")
+
+
+def evidence(complaint: bytes, policy: Policy, backend: Backend) -> str | None:
+    """What shows that the sandbox refused something, in words, or None.
+
+    complaint: the end of the command's error stream. The command wrote it, so this is a guess: good
+    for a message and a retry offer, never for widening anything.
+    """
+    for line in reversed(complaint[-LOOK:].decode(errors="replace").splitlines()):
+        if any(text in line for text in _REFUSALS[backend]):
+            for path in mentioned(line, policy.start):
+                if refused(path, policy):
+                    return f"{path} cannot be written in mode {policy.mode}"
+        if not policy.network and any(text in line for text in _NETWORK):
+            return "the network is off in this sandbox"
+    return None
+
+
+def mentioned(line: str, start: Path) -> list[Path]:
+    """Paths that a line of error output names, made absolute."""
+    words = [quoted or bare for quoted, bare in _PATHS.findall(line)]
+    words += [part.strip() for part in line.split(": ")[1:-1] if " " not in part.strip()]
+    words = [w.removeprefix("cannot create ").strip() for w in words if w]
+    found = [Path(os.path.normpath(start / w)) for w in words if "\0" not in w]
+    return list(dict.fromkeys(found))
+
+
+def refused(path: Path, policy: Policy) -> bool:
+    """Whether the policy keeps ``path`` closed although this user could write it."""
+    real = Path(os.path.realpath(path))
+    if inside(real, policy.hidden):
+        return True
+    open_ = inside(real, policy.roots)
+    guarded = policy.mode is Mode.WORKSPACE_WRITE and bool({".git", ".agent"} & {*real.parts})
+    if open_ and not guarded:
+        return False
+    target = real if real.exists() else real.parent
+    return target.exists() and os.access(target, os.W_OK)

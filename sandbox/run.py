@@ -1,0 +1,207 @@
+"""Run one command under a policy and say truthfully how it went."""
+
+import errno
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from . import denial
+from .confine import confine, supervised
+from .confined import Backend, Confined, Enforcement
+from .output import Output
+from .policy import Policy
+from .probe import forget
+from .watch import CancelToken, Ended, OnOutput, OnStarted, watch
+
+Verdict = Literal[
+    "exited",
+    "signalled",
+    "denied",
+    "timeout",
+    "cancelled",
+    "not-found",
+    "not-executable",
+    "sandbox-failed",
+]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a command went (S5).
+
+    status: ``exited`` by itself; ``signalled``: a signal ended it; ``denied``: it failed, and its
+        complaint names something that the policy closes and the user could have done
+        (``evidence``); ``timeout``, ``cancelled``: we ended it; ``not-found``, ``not-executable``:
+        the sandbox was up but there was nothing to start; ``sandbox-failed``: the sandbox itself
+        broke and nothing ran.
+    exit_code: the command's own status where it has one, 128 + N after signal N.
+    signal: its number. Bubblewrap reports a status only, so there 128 + N counts as signal N.
+    stdout, stderr: what it wrote, within the limit; empty where it wrote to our own streams.
+    duration: seconds.
+    backend, enforcement, gaps: what held it, see `Confined`.
+    evidence: what suggests a refusal; a guess, since the command writes its own complaint.
+    message: one sentence for a person or a model.
+    """
+
+    status: Verdict
+    exit_code: int | None
+    signal: int | None
+    stdout: Output
+    stderr: Output
+    duration: float
+    backend: Backend
+    enforcement: Enforcement
+    gaps: frozenset[str]
+    evidence: str | None
+    message: str
+
+
+def run(
+    argv: Sequence[str],
+    policy: Policy,
+    *,
+    timeout: float | None,
+    grace: float = 2.0,
+    cancel: CancelToken | None = None,
+    output_limit: int = 262_144,
+    on_output: OnOutput | None = None,
+    stdin: bytes = b"",
+    backends: Sequence[str] | None = None,
+    on_started: OnStarted | None = None,
+    stdio: Literal["capture", "inherit"] = "capture",
+) -> Outcome:
+    """Run ``argv`` under ``policy`` to its end, in the calling thread.
+
+    timeout: seconds until the command is asked to stop (SIGTERM to its group); None waits for ever.
+    grace: seconds between that and the end of everything it started (SIGKILL).
+    cancel: a token that ends the run in the same way.
+    output_limit: bytes kept of each stream, half head and half tail; the rest is read and dropped.
+    on_output: gets ("stdout" or "stderr", bytes) as they come, in this thread; it must not block.
+    stdin: what the command reads; nothing by default.
+    backends: see `confine`.
+    on_started: gets the process id of the sandbox's first process, in this thread.
+    stdio: ``inherit`` gives the command our own three streams; nothing is then kept of them.
+
+    Returns when the command has ended or was ended, and nothing that it started is left (S7), also
+    while somebody still holds its pipe (S8). An exception in the middle, Ctrl-C included, ends the
+    command first. Raises `SandboxUnavailable` and `PolicyError` before anything has run.
+    """
+    confined = confine(argv, policy, backends=backends)
+    if confined.backend == "none" and sys.platform != "win32":
+        supervised(confined)
+    ended = watch(
+        confined,
+        timeout=timeout,
+        grace=grace,
+        cancel=cancel,
+        output_limit=output_limit,
+        on_output=on_output,
+        on_started=on_started,
+        stdin=stdin,
+        inherit=stdio == "inherit",
+    )
+    return _outcome(ended, confined)
+
+
+def _outcome(ended: Ended, confined: Confined) -> Outcome:
+    status, message, evidence = _verdict(ended, confined)
+    if status == "sandbox-failed":
+        forget()
+    code, number = _code(ended)
+    ran = status in ("exited", "denied", "signalled", "timeout", "cancelled")
+    return Outcome(
+        status=status,
+        exit_code=code if ran else None,
+        signal=number if ran else None,
+        stdout=ended.stdout,
+        stderr=ended.stderr,
+        duration=ended.duration,
+        backend=confined.backend,
+        enforcement=confined.enforcement,
+        gaps=confined.gaps,
+        evidence=evidence,
+        message=message,
+    )
+
+
+def _code(ended: Ended) -> tuple[int | None, int | None]:
+    """The command's exit status, and the signal that ended it if one did."""
+    code, number = ended.status.exit_code, ended.status.signal
+    if code is not None and number is None and code > 128:
+        number = code - 128 if code - 128 in set(signal.Signals) else None
+    return code, number or None
+
+
+def _verdict(ended: Ended, confined: Confined) -> tuple[Verdict, str, str | None]:
+    """Status, message and evidence, from the status records first (S5)."""
+    name = confined.command[0]
+    if ended.end == "cancelled":
+        return "cancelled", f"{name} was cancelled and ended with everything it started", None
+    if ended.end == "timeout":
+        return "timeout", f"{name} took longer than allowed and was ended", None
+    if not ended.status.ran:
+        return *_not_started(ended, confined), None
+    code, number = _code(ended)
+    if number is not None:
+        return "signalled", f"{name} was ended by {_signal_name(number)}", None
+    complaint = ended.stderr.head + ended.stderr.tail
+    evidence = denial.evidence(complaint, confined.policy, confined.backend) if code != 0 else None
+    if evidence is not None:
+        return "denied", f"{name} exited with {code}; the sandbox refused: {evidence}", evidence
+    return "exited", f"{name} exited with {code}", None
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _not_started(ended: Ended, confined: Confined) -> tuple[Verdict, str]:
+    """Why the command never ran. What is on the error stream came from the runner, then."""
+    name = confined.command[0]
+    missing = f"{name} was not found in the sandbox"
+    refused = f"{name} is not executable in the sandbox"
+    if ended.status.exec_error is not None:
+        if ended.status.exec_error in (errno.ENOENT, errno.ENOTDIR):
+            return "not-found", missing
+        return "not-executable", f"{refused}: {os.strerror(ended.status.exec_error)}"
+    said = ended.stderr.text().strip().splitlines()
+    last = said[-1] if said else ""
+    if confined.backend == "bwrap" and ended.status.child is not None:
+        if last.startswith("bwrap: execvp "):
+            absent = last.endswith((os.strerror(errno.ENOENT), os.strerror(errno.ENOTDIR)))
+            return ("not-found", missing) if absent else ("not-executable", refused)
+        if not said and (verdict := _look(confined)) is not None:
+            return verdict
+    reason = ended.error or ended.status.failed or last or _runner_end(ended)
+    return (
+        "sandbox-failed",
+        f"the sandbox ({confined.backend}) failed, {name} did not run: {reason}",
+    )
+
+
+def _look(confined: Confined) -> tuple[Verdict, str] | None:
+    """Whether there is such a program at all, where the runner's words went to our own streams."""
+    name = confined.command[0]
+    path = confined.env.get("PATH") if "/" not in name else None
+    path = confined.policy.env.get("PATH", path) if "/" not in name else None
+    target = str(confined.policy.start / name) if "/" in name else name
+    if shutil.which(target, path=path) is not None:
+        return None
+    if "/" in name and Path(target).exists():
+        return "not-executable", f"{name} is not executable in the sandbox"
+    return "not-found", f"{name} was not found in the sandbox"
+
+
+def _runner_end(ended: Ended) -> str:
+    code = ended.runner_code
+    if code is not None and code < 0:
+        return f"its runner was ended by {_signal_name(-code)}"
+    return f"its runner ended with {code} and no status"

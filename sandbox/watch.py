@@ -1,0 +1,411 @@
+"""Runs one confined command to its end: starts it, reads it, ends it when its time is up.
+
+Everything happens in the calling thread, which therefore lives as long as the command (S8).
+"""
+
+import contextlib
+import os
+import select
+import selectors
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import IO, Literal
+
+from .confined import Confined, sealed
+from .output import Collector, Output
+from .rlimits import apply_from_outside
+from .status import Status, read_status
+
+#: Bytes read at a time, which is what a pipe holds.
+_PIECE = 65_536
+#: Seconds that the runner may take to end everything before it is killed itself.
+_RUNNER_GRACE = 6.0
+#: Seconds to go on reading after the runner has ended, while a stranger still writes (S8).
+_DRAIN_LIMIT = 1.0
+#: Seconds between looks at the runner where the system has no descriptor for its end.
+_LOOK = 0.05
+
+End = Literal["ended", "timeout", "cancelled"]
+OnOutput = Callable[[str, bytes], None]
+OnStarted = Callable[[int], None]
+
+
+class CancelToken:
+    """Asks a running command to stop, from any thread; the run wakes up at once.
+
+    One token may serve several runs. Cancelling is final: a run that starts later ends before its
+    command does.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._cancelled = False
+        self._killing = False
+        self._wakers: set[int] = set()
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether `cancel` was called."""
+        return self._cancelled
+
+    @property
+    def killing(self) -> bool:
+        """Whether `cancel` was called with ``kill``."""
+        return self._killing
+
+    def cancel(self, *, kill: bool = False) -> None:
+        """Ask. Returns at once; the command gets SIGTERM, its grace, then SIGKILL.
+
+        kill: leave out the asking and the grace; also for a run that was asked before.
+        """
+        with self._lock:
+            self._cancelled = True
+            self._killing = self._killing or kill
+            for fd in self._wakers:
+                with contextlib.suppress(OSError):
+                    os.write(fd, b"\0")
+
+    @contextlib.contextmanager
+    def _waking(self, fd: int) -> Iterator[None]:
+        with self._lock:
+            self._wakers.add(fd)
+            if self._cancelled:
+                os.write(fd, b"\0")
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._wakers.discard(fd)
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a run came to its end, not yet interpreted.
+
+    end: whether the command ended by itself. runner_code: the runner's own exit status, negative
+    for a signal; None where it could not be started. error: why it could not. duration: seconds.
+    """
+
+    end: End
+    status: Status
+    runner_code: int | None
+    stdout: Output
+    stderr: Output
+    duration: float
+    error: str | None = None
+
+
+@dataclass
+class Run:
+    """One run's settings and state. `watch` is the way in."""
+
+    confined: Confined
+    timeout: float | None
+    grace: float
+    cancel: CancelToken | None
+    output_limit: int
+    on_output: OnOutput | None
+    on_started: OnStarted | None
+    end: End = "ended"
+    raw_status: bytes = b""
+    status: Status = field(default_factory=Status)
+    begun: float = field(default_factory=time.monotonic)
+    deadline: float | None = None
+    process: "subprocess.Popen[bytes] | None" = None
+    #: Escalation so far: 0 running, 1 asked to stop, 2 being killed, 3 its runner was killed.
+    pressed: int = 0
+    #: The first process of bubblewrap's pid namespace, held by descriptor: numbers are used again.
+    init: int | None = None
+
+    def __post_init__(self) -> None:
+        self.out = Collector(self.output_limit)
+        self.err = Collector(self.output_limit)
+        self.selector = selectors.DefaultSelector()
+        if self.timeout is not None:
+            self.deadline = self.begun + self.timeout
+
+    def watch(self, streams: "tuple[IO[bytes] | None, IO[bytes] | None]") -> None:
+        """Read until the runner has ended, pressing it when the time comes."""
+        for stream, name in zip(streams, ("stdout", "stderr"), strict=True):
+            if stream is not None:
+                os.set_blocking(stream.fileno(), False)
+                self.selector.register(stream.fileno(), selectors.EVENT_READ, name)
+        if self.confined.status is not None:
+            os.set_blocking(self.confined.status, False)
+            self.selector.register(self.confined.status, selectors.EVENT_READ, "status")
+        with self._watching_runner(), self._watching_cancel():
+            while not self._runner_ended():
+                self._step(self._patience())
+        self._end_init()
+        self._drain()
+
+    def _step(self, patience: float | None) -> bool:
+        """Handle what is there, or wait for it; False where nothing came."""
+        ready = self.selector.select(patience)
+        for key, _ in ready:
+            if key.data in ("stdout", "stderr", "status"):
+                self._read(key.fd, key.data)
+            elif key.data == "cancel":
+                os.read(key.fd, 512)
+                self._press("cancelled")
+            else:
+                self.selector.unregister(key.fd)
+        if self.deadline is not None and time.monotonic() >= self.deadline:
+            self._press("timeout")
+        return bool(ready)
+
+    def _patience(self) -> float | None:
+        left = None if self.deadline is None else max(0.0, self.deadline - time.monotonic())
+        if hasattr(os, "pidfd_open"):
+            return left
+        return _LOOK if left is None else min(_LOOK, left)
+
+    def _read(self, fd: int, name: str) -> None:
+        try:
+            piece = os.read(fd, _PIECE)
+        except BlockingIOError:
+            return
+        if not piece:
+            self.selector.unregister(fd)
+        elif name == "status":
+            self._take_status(piece)
+        else:
+            (self.out if name == "stdout" else self.err).add(piece)
+            if self.on_output is not None:
+                self.on_output(name, piece)
+
+    def _take_status(self, piece: bytes) -> None:
+        known = self.status.child
+        self.raw_status += piece
+        self.status = read_status(self.raw_status)
+        if known is None and self.status.child is not None:
+            self._hold_init(self.status.child)
+            if self.confined.limits:
+                with contextlib.suppress(ProcessLookupError):
+                    apply_from_outside(self.status.child, self.confined.limits)
+            self.confined.open_gate()
+            if self.on_started is not None:
+                self.on_started(self.status.child)
+
+    def _hold_init(self, child: int) -> None:
+        if self.confined.backend != "bwrap" or self.process is None:
+            return
+        with contextlib.suppress(OSError):
+            fd = os.pidfd_open(child)
+            if parent_of(child) == self.process.pid:
+                self.init = fd
+            else:
+                os.close(fd)
+
+    def _press(self, why: End) -> None:
+        """Go one step further in ending the command: ask, then kill, then kill the runner (S7)."""
+        at_once = self.cancel is not None and self.cancel.killing
+        if self.pressed == 0:
+            self.end = why
+        elif why == "cancelled" and not (at_once and self.pressed == 1):
+            return
+        self.pressed += 1
+        now = time.monotonic()
+        if self.pressed == 1 and self.grace > 0 and not at_once:
+            self._ask()
+            self.deadline = now + self.grace
+        elif self.pressed <= 2:
+            self.pressed = 2
+            self._kill()
+            self.deadline = now + _RUNNER_GRACE
+        else:
+            self._kill_runner()
+            self.deadline = now + _RUNNER_GRACE
+
+    def _ask(self) -> None:
+        """SIGTERM to the command's process group."""
+        if self.process is None:
+            return
+        if self.confined.backend == "bwrap":
+            for pid in commands_below(self.status.child):
+                with contextlib.suppress(OSError):
+                    os.killpg(pid, signal.SIGTERM)
+        else:
+            with contextlib.suppress(OSError):
+                self.process.terminate()  # the supervisor hands it on
+
+    def _kill(self) -> None:
+        """SIGKILL to everything the command started, while the runner stays to say how it ended."""
+        self.confined.let_go()
+        if self.init is not None:
+            # The first process of a pid namespace: the kernel ends all others with it.
+            with contextlib.suppress(OSError):
+                signal.pidfd_send_signal(self.init, signal.SIGKILL)
+        elif self.confined.backend in ("bwrap", "none"):
+            self._kill_runner()
+
+    def _kill_runner(self) -> None:
+        if self.process is not None:
+            with contextlib.suppress(OSError):
+                self.process.kill()
+
+    def _runner_ended(self) -> bool:
+        return self.process is None or self.process.poll() is not None
+
+    @contextlib.contextmanager
+    def _watching_runner(self) -> Iterator[None]:
+        if self.process is None or not hasattr(os, "pidfd_open"):
+            yield
+            return
+        fd = os.pidfd_open(self.process.pid)
+        self.selector.register(fd, selectors.EVENT_READ, "runner")
+        try:
+            yield
+        finally:
+            with contextlib.suppress(KeyError):
+                self.selector.unregister(fd)
+            os.close(fd)
+
+    @contextlib.contextmanager
+    def _watching_cancel(self) -> Iterator[None]:
+        if self.cancel is None:
+            yield
+            return
+        reader, writer = os.pipe()
+        os.set_blocking(writer, False)
+        self.selector.register(reader, selectors.EVENT_READ, "cancel")
+        try:
+            with self.cancel._waking(writer):
+                yield
+        finally:
+            with contextlib.suppress(KeyError):
+                self.selector.unregister(reader)
+            os.close(reader)
+            os.close(writer)
+
+    def _drain(self) -> None:
+        """Take what the pipes still hold. Their writers are dead; strangers are not waited for."""
+        limit = time.monotonic() + _DRAIN_LIMIT
+        self.deadline = None
+        while self.selector.get_map() and time.monotonic() < limit:
+            if not self._step(0):
+                return
+
+    def _end_init(self) -> None:
+        """Wait until nothing in the sandbox is left.
+
+        S7: bubblewrap's outer process leaves as soon as it knows the command's status, while what
+        the command left behind is still being ended.
+        """
+        if self.init is None:
+            return
+        with contextlib.suppress(OSError):
+            signal.pidfd_send_signal(self.init, signal.SIGKILL)
+        poller = select.poll()
+        poller.register(self.init, select.POLLIN)
+        poller.poll(_RUNNER_GRACE * 1000)
+        os.close(self.init)
+        self.init = None
+
+    def finish(self) -> None:
+        """End whatever still runs, also after an error or Ctrl-C in the middle."""
+        if self.process is not None and not self._runner_ended():
+            self._kill()
+            try:
+                self.process.wait(_RUNNER_GRACE)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+        self._end_init()
+        self.selector.close()
+
+    def result(self, error: str | None = None) -> Ended:
+        return Ended(
+            end=self.end,
+            status=self.status,
+            runner_code=self.process.returncode if self.process is not None else None,
+            stdout=self.out.result(),
+            stderr=self.err.result(),
+            duration=time.monotonic() - self.begun,
+            error=error,
+        )
+
+
+def watch(
+    confined: Confined,
+    *,
+    timeout: float | None,
+    grace: float = 2.0,
+    cancel: CancelToken | None = None,
+    output_limit: int = 262_144,
+    on_output: OnOutput | None = None,
+    on_started: OnStarted | None = None,
+    stdin: bytes = b"",
+    inherit: bool = False,
+) -> Ended:
+    """Run a confined command to its end and say how it went. Closes ``confined``.
+
+    The arguments are those of `interlock.sandbox.run`.
+    """
+    run = Run(confined, timeout, grace, cancel, output_limit, on_output, on_started)
+    try:
+        if cancel is not None and cancel.cancelled:
+            run.end = "cancelled"
+            return run.result()
+        try:
+            run.process = _spawn(confined, stdin, inherit=inherit)
+        except (OSError, subprocess.SubprocessError) as error:
+            return run.result(str(error))
+        with run.process:
+            try:
+                run.watch((run.process.stdout, run.process.stderr))
+            finally:
+                run.finish()
+        return run.result()
+    finally:
+        confined.close()
+
+
+def _spawn(confined: Confined, stdin: bytes, *, inherit: bool) -> "subprocess.Popen[bytes]":
+    """Start the runner in a new session with its three standard streams and its own descriptors."""
+    source: int | None = None if inherit else subprocess.DEVNULL
+    given = -1
+    if stdin:
+        # A file, not a pipe: nothing can block on a command that does not read.
+        source = given = sealed("interlock-stdin", stdin)
+    try:
+        return subprocess.Popen(
+            confined.argv,
+            env=confined.env,
+            cwd=confined.cwd,
+            pass_fds=confined.pass_fds,
+            stdin=source,
+            stdout=None if inherit else subprocess.PIPE,
+            stderr=None if inherit else subprocess.PIPE,
+            bufsize=0,
+            start_new_session=True,
+        )
+    finally:
+        if given >= 0:
+            os.close(given)
+        confined.release()
+
+
+def parent_of(pid: int) -> int | None:
+    """The parent of a process, or None where it is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return int(file.read().rpartition(b")")[2].split()[1])
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def commands_below(child: int | None) -> list[int]:
+    """Process groups to ask: the command's own, as the child of the sandbox's first process."""
+    if child is None or sys.platform != "linux":
+        return []
+    try:
+        with open(f"/proc/{child}/task/{child}/children") as file:
+            return [int(pid) for pid in file.read().split()]
+    except OSError:
+        return []
