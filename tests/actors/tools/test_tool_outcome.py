@@ -272,7 +272,7 @@ _json = st.recursive(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(_json)
 def test_P7_no_result_breaks_the_log(value: Any) -> None:
     outcome = round_trip(fit(returned(value)).outcome)
