@@ -155,7 +155,7 @@ class RuntimeCore:
     def _owner_lost(self, role: Role) -> None:
         if role is not Role.WRITER:
             return
-        for session in self._sessions.values():
+        for session in list(self._sessions.values()):
             session.lost_writer()
             self.streams.lost_writer(session.id, session.durable_seq)
         self._sessions.clear()
@@ -254,6 +254,9 @@ class RuntimeCore:
         durable: dict[str, int] = {}
         try:
             stopped: dict[Role, Stopped | None] = yield self._host.shut_down(grace, timeout)
+        except RuntimeFailureError:
+            self.unsettled = list(OWNERS)  # the host's actor has failed; what it started is killed
+        else:
             writer = stopped.get(Role.WRITER)
             durable = dict(writer.durable) if writer is not None else {}
             self._report(stopped)

@@ -403,7 +403,10 @@ class WriterCore:
             try:
                 promise.result()
             except InterlockError as error:
-                self._refuse(peer, rid, error)
+                # They are appended all the same, and the next flush tries again (L5).
+                appended = {"first_seq": first, "last_seq": last}
+                told = LogError(error.code, error.message, **(error.details | appended))
+                self._refuse(peer, rid, told)
             else:
                 self._reply(peer, rid, opened, first, last)
 

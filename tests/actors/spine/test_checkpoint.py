@@ -20,7 +20,9 @@ def test_K2_the_record_is_in_the_file_before_the_body_starts(start: Start, tmp_p
     mark, go = tmp_path / "mark", tmp_path / "go"
     session = start().create(cwd=tmp_path)
     with session.turn("work") as turn, turn.step() as step:
-        step.assistant("", [ToolCall("c1", "touch_and_wait", {"path": str(mark), "until": str(go)})])
+        step.assistant(
+            "", [ToolCall("c1", "touch_and_wait", {"path": str(mark), "until": str(go)})]
+        )
         running = InThread(step.execute)
         until(mark.exists)
         types = [event.type for event in read_log(session.path).events]
