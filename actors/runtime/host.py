@@ -16,6 +16,7 @@ from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from typing import Any
 
+import msgspec
 import pykka
 import zmq
 from interlock.backends.codes import Code
@@ -263,51 +264,47 @@ class HostActor(pykka.ThreadingActor):
             self._is_ready(role, incarnation)
 
     def _is_ready(self, role: Role, incarnation: str) -> None:
-        self._incarnations[role] = incarnation
+        """Its process runs: tell it what it needs of us before anybody else hears of it."""
         address = self._starter.addresses[role]
         self._mailbox.connect(role, address.endpoint, address.public)
+        needed: Promise[Any] = Promise()
+        if role is Role.BROKER and self._answers:
+            # Before the first request, or that one would find nobody to ask.
+            needed = self._requests.ask(
+                role, lambda rid: BecomeAnswerer(rid, "host"), READY_TIMEOUT
+            )
+        elif role is Role.DISPATCHER:
+            needed = self._requests.ask(role, self._registered, READY_TIMEOUT)
+        else:
+            needed.resolve(None)
+        needed.then(lambda: self._has_joined(role, incarnation, needed))
+
+    def _has_joined(self, role: Role, incarnation: str, needed: Promise[Any]) -> None:
+        try:
+            needed.result()
+        except (PeerLostError, ReplyTimeoutError):
+            return  # its end, or the lateness of the start, is told by its own watch
+        except InterlockError as error:
+            self._fail(f"the {role} refused to start ({error.message})")
+            return
+        self._incarnations[role] = incarnation
         for other in OWNERS:
             if other is not role and other in self._incarnations:
                 self._tell(other, self._announcement(role))
                 self._tell(role, self._announcement(other))
-        if role is Role.BROKER and self._answers:
-            self._tell(role, BecomeAnswerer("host"))
-        if role is Role.DISPATCHER:
-            self._register()
-        elif not self.ready.done():
-            self._ready_if_all()
-        self._wake(role)
+        if not self.ready.done() and len(self._incarnations) == len(OWNERS):
+            self.ready.set_result(None)
+        waiting, self._waiting_for[role] = self._waiting_for[role], []
+        for promise in waiting:
+            promise.resolve(None)
 
     def _announcement(self, role: Role) -> PeerChanged:
         address = self._starter.addresses[role]
         pid = self._lives[role].pid
         return PeerChanged(role, address.endpoint, address.public, self._incarnations[role], pid)
 
-    def _register(self) -> None:
-        registration = self._registration
-
-        def build(rid: int) -> Message:
-            return RegisterTools(
-                rid,
-                registration.tools,
-                registration.gates,
-                registration.guards,
-                registration.hooks,
-                registration.worker_env,
-                registration.sys_path,
-            )
-
-        promise = self._requests.ask(Role.DISPATCHER, build, READY_TIMEOUT)
-        promise.then(self._ready_if_all)
-
-    def _ready_if_all(self) -> None:
-        if not self.ready.done() and len(self._incarnations) == len(OWNERS):
-            self.ready.set_result(None)
-
-    def _wake(self, role: Role) -> None:
-        waiting, self._waiting_for[role] = self._waiting_for[role], []
-        for promise in waiting:
-            promise.resolve(None)
+    def _registered(self, rid: int) -> Message:
+        return msgspec.structs.replace(self._registration, rid=rid)
 
     def _start_is_late(self) -> None:
         if not self.ready.done() and not self._closing:
