@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -25,24 +24,18 @@ class FaultyDisk(OsDisk):
     """The real disk, with faults: each names an operation and the error of its next calls."""
 
     calls: list[tuple[str, str]] = field(default_factory=list)
-    faults: list[tuple[str, BaseException]] = field(default_factory=list)
-    broken: dict[str, int] = field(default_factory=dict)
+    faults: list[tuple[str, str, OSError]] = field(default_factory=list)
     longest_write: int | None = None
     names: dict[int, str] = field(default_factory=dict)
 
-    def fail_next(self, operation: str, code: int) -> None:
-        self.faults.append((operation, OSError(code, os.strerror(code))))
-
-    def stop_next(self, operation: str) -> None:
-        """Die in the next call of an operation, as a killed process does."""
-        self.faults.append((operation, SystemExit(operation)))
+    def fail_next(self, operation: str, code: int, name: str = "") -> None:
+        """Fail the next call of an operation (on a file whose name starts with ``name``)."""
+        self.faults.append((operation, name, OSError(code, os.strerror(code))))
 
     def _meet(self, operation: str, name: str) -> None:
         self.calls.append((operation, name))
-        if operation in self.broken:
-            raise OSError(self.broken[operation], os.strerror(self.broken[operation]))
-        for i, (wanted, error) in enumerate(self.faults):
-            if wanted == operation:
+        for i, (wanted, start, error) in enumerate(self.faults):
+            if wanted == operation and name.startswith(start):
                 del self.faults[i]
                 raise error
 
@@ -100,11 +93,6 @@ class FaultyDisk(OsDisk):
 @pytest.fixture
 def disk() -> FaultyDisk:
     return FaultyDisk()
-
-
-@pytest.fixture
-def faulty_disk() -> type[FaultyDisk]:
-    return FaultyDisk
 
 
 @pytest.fixture
@@ -243,8 +231,3 @@ def _flush(log: SessionLog) -> int:
 def flush() -> Callable[[SessionLog], int]:
     """Write what waits, as the writer actor does, and return the durable seq."""
     return _flush
-
-
-@pytest.fixture
-def full() -> int:
-    return errno.ENOSPC
