@@ -59,7 +59,6 @@ class Compaction(msgspec.Struct, frozen=True):
 
     id: str
     command_id: str | None
-    turn: int | None
     summarized: bool = False
 
 
@@ -141,8 +140,8 @@ class LogFold:
 
     @property
     def balanced(self) -> bool:
-        """True where no turn is open: nothing to repair."""
-        return self.turn is None
+        """True where neither a turn nor a compaction is open: nothing to repair."""
+        return self.turn is None and self.compaction is None
 
     @property
     def head(self) -> int | None:
@@ -291,7 +290,8 @@ class LogFold:
         self.dispatches = {}
 
     def _step_start(self, _event: Event, data: dict[str, Any]) -> None:
-        self.step = self.last_step = _number(data.get("step"), self.last_step + 1)
+        if self.turn is not None:
+            self.step = self.last_step = _number(data.get("step"), self.last_step + 1)
         self.open_calls = {}
         self.retry_chains = {}
 
@@ -300,7 +300,7 @@ class LogFold:
         self.open_calls = {}
 
     def _assistant_message(self, event: Event, data: dict[str, Any]) -> None:
-        if self.turn is None or event.surface_op != "append":
+        if self.turn is None or self.step is None or event.surface_op != "append":
             return
         for block in data["message"]["content"]:
             if isinstance(block, dict) and block.get("type") == "tool-call":
@@ -369,7 +369,8 @@ class LogFold:
         self.provider = provider if isinstance(provider, str) else None
 
     def _end_seed(self, event: Event, data: dict[str, Any]) -> None:
-        # Another program took the log up here (a fork's seed, or the harness resuming it).
+        # Another program took the log up here (a fork's seed, or the harness resuming it), and what
+        # compaction its predecessor left open ended with that.
         self.interlock_since = None
         self.compaction = None
         if data.get("inherited") is True:
@@ -380,8 +381,9 @@ class LogFold:
             self.interlock_since = event.seq
 
     def _compaction_start(self, _event: Event, data: dict[str, Any]) -> None:
+        command_id = data.get("sourceCommandId")
         self.compaction = Compaction(
-            str(data.get("compactionId")), data.get("sourceCommandId"), data.get("turn")
+            str(data.get("compactionId")), command_id if isinstance(command_id, str) else None
         )
 
     def _compaction_summary(self, _event: Event, _data: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ import msgspec
 
 from .codes import Code
 from .disk import Disk, OsDisk
-from .errors import SessionError
+from .errors import LogError, SessionError
 from .event import decode_line
 from .files import FileCache
 from .fold import LogFold
@@ -84,8 +84,8 @@ class JsonlBackend:
         Waits up to ``wait`` seconds for the lock. Changes nothing but ``session.lock``: a torn end
         is mended by the first write, or by ``SessionLog.mend``. Raises ``SessionError``:
         ``SESSION_NOT_FOUND``, ``SESSION_LOCKED``, ``SESSION_CORRUPT``,
-        ``SESSION_FORMAT_UNSUPPORTED``; ``LogError`` (``LOG_WRITE_FAILED``) if what was read cannot
-        be synced.
+        ``SESSION_FORMAT_UNSUPPORTED``; ``LogError`` (``LOG_WRITE_FAILED``) if the disk does not
+        let it be read, locked or synced.
         """
         directory = self.find(session_id)
         if directory is None:
@@ -95,13 +95,22 @@ class JsonlBackend:
                 session=session_id,
                 root=str(self.root),
             )
-        self._current(directory)
-        lock = SessionLock.acquire(directory, session_id, self._disk, wait=wait)
         try:
-            return self._open_locked(session_id, directory, lock)
-        except BaseException:
-            lock.release()
-            raise
+            self._current(directory)
+            lock = SessionLock.acquire(directory, session_id, self._disk, wait=wait)
+            try:
+                return self._open_locked(session_id, directory, lock)
+            except BaseException:
+                lock.release()
+                raise
+        except OSError as error:
+            raise LogError(
+                Code.LOG_WRITE_FAILED,
+                f"session {session_id!r} cannot be opened for writing: {error}. Reading may work",
+                session=session_id,
+                closed=True,
+                errno=error.errno,
+            ) from error
 
     def find(self, session_id: str) -> Path | None:
         """Return the directory of a session that has a log, or None.

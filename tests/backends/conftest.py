@@ -198,26 +198,32 @@ def _turn_end(turn: int = 1, kind: str = "completed") -> Draft:
     return draft("turn/end", {"turn": turn, "reason": {"kind": kind}})
 
 
+@pytest.fixture(scope="session")
+def short_names() -> dict[str, Callable[..., object]]:
+    """Ways to make a draft, by short names."""
+    return {
+        "header": _header,
+        "writer": lambda: draft("interlock/writer", {"version": "1"}, ignorable=True),
+        "turn": lambda turn=1: draft("turn/start", {"turn": turn}),
+        "turn_end": _turn_end,
+        "step": lambda step=1, turn=1: draft("step/start", {"turn": turn, "step": step}),
+        "step_end": lambda step=1, turn=1: draft("step/end", {"turn": turn, "step": step}),
+        "message": _message,
+        "user": _user,
+        "system": _system,
+        "call": _call,
+        "result": _result,
+        "asked": _asked,
+        "decided": _decided,
+        "replace": Replace,
+        "note": lambda text="n": draft("interlock/notice", {"text": text}, ignorable=True),
+    }
+
+
 @pytest.fixture
-def say() -> SimpleNamespace:
+def say(short_names) -> SimpleNamespace:
     """Drafts by short names."""
-    return SimpleNamespace(
-        header=_header,
-        writer=lambda: draft("interlock/writer", {"version": "1"}, ignorable=True),
-        turn=lambda turn=1: draft("turn/start", {"turn": turn}),
-        turn_end=_turn_end,
-        step=lambda step=1, turn=1: draft("step/start", {"turn": turn, "step": step}),
-        step_end=lambda step=1, turn=1: draft("step/end", {"turn": turn, "step": step}),
-        message=_message,
-        user=_user,
-        system=_system,
-        call=_call,
-        result=_result,
-        asked=_asked,
-        decided=_decided,
-        replace=Replace,
-        note=lambda text="n": draft("interlock/notice", {"text": text}, ignorable=True),
-    )
+    return SimpleNamespace(**short_names)
 
 
 def _flush(log: SessionLog) -> int:

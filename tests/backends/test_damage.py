@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 import zstandard
 from interlock.backends import frames
+from interlock.backends.disk import OsDisk
 from interlock.backends.errors import SessionError
 from interlock.backends.event import encode_line
 from interlock.backends.fold import LogFold
@@ -311,6 +313,38 @@ def test_L10_an_unknown_type_comes_before_a_wrong_envelope(raw, lines):
         [_row(type="future/thing", seq=1, time=5, data={})],
     )
     assert raw.refused().code == "SESSION_FORMAT_UNSUPPORTED"
+
+
+def test_a_log_of_another_session_is_refused_where_one_was_asked_for(raw, lines):
+    raw.add(lines).read()
+    assert read_log(raw.path, expect_id="s").last_seq == 11
+    with pytest.raises(SessionError, match="belongs to session 's'") as caught:
+        read_log(raw.path, expect_id="other")
+    assert caught.value.code == "SESSION_CORRUPT"
+
+
+def test_a_file_that_a_writer_takes_back_under_the_reader_is_read_again(file, lines, monkeypatch):
+    monkeypatch.setattr(frames, "_CHUNK", 64)
+    file.add(lines[:1], lines[1:6], lines[6:])
+    file.path.write_bytes(file.data)
+
+    class TakingBack(OsDisk):
+        """Truncates the file, as a writer does after a failed sync, between two looks at it."""
+
+        done = False
+
+        def pread(self, fd, length, offset):
+            if offset == file.ends[1] and length > 64 and not self.done:
+                self.done = True
+                os.truncate(file.path, file.ends[1] + 4)
+            return super().pread(fd, length, offset)
+
+    disk = TakingBack()
+    reading = read_log(file.path, disk=disk)
+    assert disk.done
+    assert (reading.last_seq, reading.dropped.bytes) == (4, 4)
+    file.path.write_bytes(file.data)
+    assert [e.seq for e in read_events(file.path, disk=TakingBack())] == [0, 1, 2, 3, 4]
 
 
 def test_an_unknown_type_in_a_dropped_tail_is_not_seen(raw, lines):

@@ -60,12 +60,23 @@ def test_L1_an_append_is_all_or_none(say):
     fold = _fold(say.turn(), say.step(), say.system("head"), say.user("a"))
     before = _state(fold)
 
+    run = {"commandId": "x", "name": "n", "source": {"kind": "user"}}
+    nested = {"rootCallId": "c1", "parentCallId": "c1", "subCallId": "c1:1", "name": "n"}
+    dispatch = draft("tool/ptc-dispatch-start", nested | {"arguments": {}})
     swap = say.system("new", say.replace(2, 2), (2,))
     message = _refused(
-        fold, swap, say.user("b"), say.message("c1"), say.call("c1"), say.asked("q"), say.turn(2)
+        fold,
+        swap,
+        say.user("b"),
+        say.message("c1"),
+        say.call("c1"),
+        say.asked("q"),
+        draft("command/run", run),
+        dispatch,
+        say.turn(2),
     )
 
-    assert "turn/start at seq 9" in message
+    assert "turn/start at seq 11" in message
     assert _state(fold) == before
     assert [e.seq for e in fold.admit([say.user("b"), say.message("c1")], 1)] == [4, 5]
 

@@ -8,7 +8,9 @@ import json
 from pathlib import Path
 
 import pytest
-from interlock.backends.event import Draft, decode_line, draft, to_json
+from hypothesis import given
+from hypothesis import strategies as st
+from interlock.backends.event import Draft, Event, decode_line, draft, to_json
 from interlock.backends.fold import LogFold
 from interlock.backends.reading import read_log
 from interlock.backends.repair import (
@@ -21,6 +23,14 @@ from interlock.backends.repair import (
 )
 
 SAMPLES = Path(__file__).parents[2] / ".." / "shared" / "dsh" / "samples"
+
+
+SHORT: dict[str, object] = {}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _short_names(short_names):
+    SHORT.update(short_names)
 
 
 def _fold(*drafts: Draft) -> LogFold:
@@ -234,6 +244,69 @@ def test_R1_nothing_is_inferred_where_acknowledged_records_may_be_gone(say, ours
             ("unstarted", "TOOL_NOT_STARTED", NOT_STARTED_TEXT, None),
             *END,
         ]
+
+
+@pytest.mark.parametrize("in_turn", [True, False])
+@pytest.mark.parametrize("command", [None, "cmd"])
+def test_R2_an_open_compaction_is_ended_so_that_the_session_can_go_on(say, in_turn, command):
+    data = {"compactionId": "k", "turn": 1 if in_turn else None}
+    if command:
+        data["sourceCommandId"] = command
+    before = [say.turn()] if in_turn else []
+    fold = _fold(*before, draft("compaction/start", data))
+    first, *rest = _repair(fold)
+    assert (first["type"], first["data"]) == ("compaction/end", data | {"error": "interrupted"})
+    assert [event["type"] for event in rest] == (["turn/end"] if in_turn else [])
+    fold.admit([say.turn(2 if in_turn else 1)], 6)
+
+
+WORDS = [
+    "turn(1)",
+    "turn(2)",
+    "turn(3)",
+    "turn_end(1)",
+    "turn_end(9)",
+    "step(1)",
+    "step(2, 2)",
+    "step_end(1)",
+    "step_end(2, 2)",
+    "message('a', 'b')",
+    "message('b', turn=2)",
+    "call('a')",
+    "call('b', turn=2)",
+    "result('a', 0)",
+    "result('c', 0)",
+    "asked('q', 'a')",
+    "asked('r')",
+    "decided('q', 'rejected')",
+    "decided('q', 'allowed-once')",
+    "writer",
+    "user('u')",
+    "compaction('start')",
+    "compaction('end')",
+    "seed",
+]
+
+
+@given(st.lists(st.sampled_from(WORDS), max_size=25), st.booleans())
+def test_R2_whatever_a_readable_log_holds_its_repair_is_admitted(words, lost):
+    """Reading enforces no pairing, so repair meets logs that the grammar would have refused."""
+    say = SHORT | {
+        "compaction": lambda kind: draft(f"compaction/{kind}", {"compactionId": "k", "turn": None}),
+        "seed": lambda: draft("session/end-seed", {}),
+    }
+    fold = LogFold()
+    for word in words:
+        made = eval(word, {}, say)
+        one = made if isinstance(made, Draft) else made()
+        sources = (0,) if one.type == "tool/result" and fold.next_seq else None
+        if one.type == "tool/result" and sources is None:
+            continue
+        seq = fold.next_seq
+        fold.replay(Event(one.type, seq, 5, one.data, one.ignorable, one.surface_op, sources))
+    fold.admit(closers(fold, dropped_acknowledged=lost), 5)
+    assert fold.balanced
+    assert closers(fold) == []
 
 
 def test_R7_a_repair_that_stopped_anywhere_is_finished_by_the_next_one(say):

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from interlock.backends.errors import InterlockError, LogError, SessionError
 from interlock.backends.event import encode_line
+from interlock.backends.files import FileCache
 from interlock.backends.frames import Bytes, scan
 from interlock.backends.jsonl import JsonlBackend
 from interlock.backends.reading import read_log
@@ -238,6 +239,7 @@ def test_L5_a_failed_batch_keeps_its_order_and_its_bytes(published, say, disk, c
     with pytest.raises(LogError):
         published.write(batch)
     first = batch.parts[0].encoded(compressed=compression == "zstd")
+    assert batch.parts[0].encoded(compressed=compression == "zstd") is first
     published.unseal(batch)
     published.append([say.user("later")], 1)
 
@@ -353,8 +355,15 @@ def test_a_spill_without_a_place_for_its_name_is_refused(published, say):
 
 
 @pytest.mark.parametrize("how", ["append", "replace", "truncate", "remove"])
-def test_L15_after_a_foreign_write_nothing_more_is_written(published, say, how, tmp_path):
+@pytest.mark.parametrize("in_use", [False, True])
+def test_L15_after_a_foreign_write_nothing_more_is_written(
+    published, say, flush, how, in_use, tmp_path
+):
     path = published.path
+    if in_use:
+        # Now the log's own descriptor is open, and leads to the old file whatever happens.
+        published.append([say.note()], 1)
+        flush(published)
     if how == "append":
         with path.open("ab") as file:
             file.write(b"intruder")
@@ -582,6 +591,34 @@ def test_many_logs_share_a_bounded_number_of_data_files(root, say, flush, monkey
         assert read_log(log.path).last_seq == 1
         log.close()
     assert len(backend._files) == 0
+
+
+def test_a_data_file_in_use_is_never_closed_for_another(root, disk):
+    root.mkdir()
+    files = FileCache(disk, limit=1)
+    for name in "abc":
+        (root / name).touch()
+    with files.use(root / "a") as a, files.use(root / "b") as b:
+        assert os.write(a, b"1") == os.write(b, b"1") == 1
+    with files.use(root / "c"):
+        assert len(files) == 1
+    files.close()
+
+
+@pytest.mark.parametrize("operation", ["open", "write", "fsync", "fdatasync"])
+def test_F7_a_disk_that_refuses_opening_for_writing_is_named(backend, published, disk, operation):
+    published.close()
+    if operation in ("write", "fsync"):
+        # Neither is needed to open: the lock's line is for people only.
+        disk.fail_next(operation, errno.EROFS)
+        backend.open("s").close()
+        return
+    disk.fail_next(
+        operation, errno.EROFS, "session." if operation == "fdatasync" else "session.lock"
+    )
+    with pytest.raises(LogError, match="Read-only"):
+        backend.open("s")
+    backend.open("s").close()
 
 
 def test_the_lines_on_disk_are_those_of_the_events(root, say, flush):
