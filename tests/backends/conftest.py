@@ -19,6 +19,10 @@ from interlock.backends.log import SessionLog
 SHARED = Path(__file__).parents[2] / ".." / "shared"
 
 
+class Killed(BaseException):
+    """The process ends here."""
+
+
 @dataclass
 class FaultyDisk(OsDisk):
     """The real disk, with faults: each names an operation and the error of its next calls."""
@@ -27,12 +31,25 @@ class FaultyDisk(OsDisk):
     faults: list[tuple[str, str, OSError]] = field(default_factory=list)
     longest_write: int | None = None
     names: dict[int, str] = field(default_factory=dict)
+    last_call: int | None = None
+
+    def die_at(self, step: int) -> None:
+        """Stop for good at the given call, as a killed process does: nothing runs after it."""
+        self.last_call = step
+
+    def bury(self) -> None:
+        """Close what a dead process had open: the kernel would free its locks."""
+        for fd in list(self.names):
+            super().close(fd)
+        self.names.clear()
 
     def fail_next(self, operation: str, code: int, name: str = "") -> None:
         """Fail the next call of an operation (on a file whose name starts with ``name``)."""
         self.faults.append((operation, name, OSError(code, os.strerror(code))))
 
     def _meet(self, operation: str, name: str) -> None:
+        if self.last_call is not None and len(self.calls) >= self.last_call:
+            raise Killed(operation)
         self.calls.append((operation, name))
         for i, (wanted, start, error) in enumerate(self.faults):
             if wanted == operation and name.startswith(start):
@@ -45,12 +62,20 @@ class FaultyDisk(OsDisk):
         self.names[fd] = path.name
         return fd
 
+    def close(self, fd):
+        self.names.pop(fd, None)
+        super().close(fd)
+
+    def unlink(self, path):
+        self._meet("unlink", path.name)
+        super().unlink(path)
+
     def write(self, fd, data):
         if self.longest_write is not None:
             data = data[: self.longest_write]
         try:
             self._meet("write", self.names[fd])
-        except OSError:
+        except (OSError, Killed):
             # A real disk that fills up takes a part first.
             super().write(fd, data[: len(data) // 2])
             raise
@@ -93,6 +118,11 @@ class FaultyDisk(OsDisk):
 @pytest.fixture
 def disk() -> FaultyDisk:
     return FaultyDisk()
+
+
+@pytest.fixture
+def killed() -> type[Killed]:
+    return Killed
 
 
 @pytest.fixture
