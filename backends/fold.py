@@ -300,13 +300,16 @@ class LogFold:
         self.open_calls = {}
 
     def _assistant_message(self, event: Event, data: dict[str, Any]) -> None:
-        if self.turn is None or self.step is None or event.surface_op != "append":
+        if self.step is None:
             return
         for block in data["message"]["content"]:
             if isinstance(block, dict) and block.get("type") == "tool-call":
                 call_id = block["id"]
-                # A repeated id (only in a log that broke the rule) is a new call, and comes last.
-                self.open_calls.pop(call_id, None)
+                known = self.open_calls.pop(call_id, None)
+                if known is not None and known.result_seq is None:
+                    # Only in a log that broke the rule: what may have started stays known.
+                    self.open_calls[call_id] = known
+                    continue
                 self.open_calls[call_id] = CallState(
                     call_id, block["name"], block["arguments"], event.seq
                 )

@@ -103,7 +103,7 @@ def missing_results(events: Iterable[Event]) -> dict[tuple[int, str], Missing]:
     for event in events:
         if event.type in ("step/start", "step/end", "turn/start", "turn/end"):
             give_up()
-        elif event.type == "assistant/message" and event.surface_op == "append":
+        elif event.type == "assistant/message":
             for block in event.data["message"]["content"]:
                 if isinstance(block, dict) and block.get("type") == "tool-call":
                     open_calls[block["id"]] = (event.seq, False)

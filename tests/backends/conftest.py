@@ -51,6 +51,9 @@ class FaultyDisk(OsDisk):
         if self.last_call is not None and len(self.calls) >= self.last_call:
             raise Killed(operation)
         self.calls.append((operation, name))
+        self._look(operation, name)
+
+    def _look(self, operation: str, name: str) -> None:
         for i, (wanted, start, error) in enumerate(self.faults):
             if wanted == operation and name.startswith(start):
                 del self.faults[i]
@@ -88,6 +91,14 @@ class FaultyDisk(OsDisk):
     def fdatasync(self, fd):
         self._meet("fdatasync", self.names[fd])
         super().fdatasync(fd)
+
+    def stat(self, path):
+        self._look("stat", path.name)
+        return super().stat(path)
+
+    def fstat(self, fd):
+        self._look("fstat", self.names.get(fd, ""))
+        return super().fstat(fd)
 
     def truncate(self, fd, length):
         self._meet("truncate", self.names[fd])

@@ -88,6 +88,44 @@ def test_L7_publication_syncs_the_file_before_its_name_and_every_new_directory(d
     assert ("sync_directory", "s") in steps[last_link:]
 
 
+def test_L7_directories_that_another_process_made_are_synced_once_as_well(root, say, flush, disk):
+    # It may have been killed, or lose its power, between making them and syncing their entries.
+    (root / "--work--" / "s").mkdir(parents=True)
+    backend = JsonlBackend(root, disk=disk)
+    log = backend.create(say.header())
+    log.append([say.turn()], 1)
+    flush(log)
+    synced = [name for op, name in disk.calls if op == "sync_directory"]
+    assert synced == [root.parent.name, "sessions", "--work--", "s"]
+    disk.calls.clear()
+    second = backend.create(say.header("second"))
+    second.append([say.turn()], 1)
+    flush(second)
+    synced = [name for op, name in disk.calls if op == "sync_directory"]
+    assert synced == ["--work--", "second"]
+    log.close()
+    second.close()
+
+
+def test_P7_a_spill_folder_that_another_process_made_is_synced_as_well(published, say, disk, flush):
+    published.append([say.step(), say.message("c"), say.call("c")], 1)
+    flush(published)
+    (published.directory / "spill").mkdir()
+    made = say.result("c", 3, meta={"spill": {}})
+    published.append([type(made)(made.type, made.data, False, "append", (3,), b"x")], 1)
+    disk.calls.clear()
+    flush(published)
+    assert disk.calls.index(("sync_directory", "s")) < disk.calls.index(
+        ("write", published.path.name)
+    )
+
+
+def test_a_header_that_nobody_could_read_is_refused(root, say):
+    for bad in (say.header(cwd="relative"), say.header(delegation_depth=-1)):
+        with pytest.raises(ValueError, match="session 's'"):
+            JsonlBackend(root).create(bad)
+
+
 def test_L7_the_second_of_two_creators_gets_SESSION_EXISTS(root, say, published, disk):
     with pytest.raises(SessionError) as caught:
         JsonlBackend(root).create(say.header())
@@ -266,6 +304,22 @@ def test_F7_a_full_disk_stops_one_batch_and_the_session_goes_on_after_it(
     assert [event.seq for event in published.pending_events()] == [1, 2, 3]
     assert flush(published) == 3
     assert published.pending_events() == []
+
+
+@pytest.mark.parametrize("operation", ["open", "fstat", "stat"])
+def test_F7_a_log_that_cannot_be_opened_or_looked_at_is_left_alone(
+    published, say, disk, flush, operation
+):
+    before = published.path.read_bytes()
+    published.append([say.step()], 1)
+    batch = published.seal()
+    disk.fail_next(operation, errno.EMFILE, "session.v3")
+    with pytest.raises(LogError) as caught:
+        published.write(batch)
+    assert caught.value.details["closed"] is False
+    assert published.path.read_bytes() == before
+    published.unseal(batch)
+    assert flush(published) == 1
 
 
 @pytest.mark.parametrize("operation", ["truncate", "fsync"])
