@@ -442,6 +442,23 @@ def test_L15_after_a_foreign_write_nothing_more_is_written(
         published.append([say.user("x")], 1)
 
 
+def test_L15_a_torn_end_that_something_else_wrote_behind_is_not_cut(backend, published, say):
+    os.truncate(published.path, published.path.stat().st_size - 1)
+    published.close()
+    if backend.compression == "none":
+        # The only event is torn off; the header stays.
+        assert b"turn/start" in published.path.read_bytes()
+    log = backend.open("s")
+    with published.path.open("ab") as file:
+        file.write(b"intruder")
+    before = published.path.read_bytes()
+    with pytest.raises(SessionError) as caught:
+        log.mend()
+    assert caught.value.code == "SESSION_SOURCE_CHANGED"
+    assert published.path.read_bytes() == before
+    log.close()
+
+
 def test_L15_a_write_that_slips_in_between_is_noticed_and_not_cut_off(published, say, disk):
     path = published.path
     real = disk.write
