@@ -329,7 +329,8 @@ class LogFold:
 
     def _approval_asked(self, event: Event, data: dict[str, Any]) -> None:
         approval_id, call_id = data.get("id"), data.get("callId")
-        if not isinstance(approval_id, str):
+        # A4: outside a turn there is no request, whatever a foreign log says.
+        if self.turn is None or not isinstance(approval_id, str):
             return
         call_id = call_id if isinstance(call_id, str) else None
         self.approvals[approval_id] = ApprovalState(

@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from interlock.backends.event import Draft, Event, decode_line, draft, to_json
 from interlock.backends.fold import LogFold
@@ -288,6 +288,9 @@ WORDS = [
 ]
 
 
+@settings(max_examples=300)
+@example(["writer", "compaction('start')", "asked('r')"], False)
+@example(["step(1)", "compaction('start')"], False)
 @given(st.lists(st.sampled_from(WORDS), max_size=25), st.booleans())
 def test_R2_whatever_a_readable_log_holds_its_repair_is_admitted(words, lost):
     """Reading enforces no pairing, so repair meets logs that the grammar would have refused."""
