@@ -166,7 +166,8 @@ def _try_bwrap() -> Finding:
             return _unusable("bwrap", "bwrap was not found in PATH; install bubblewrap")
         for rung in bwrap.LADDER:
             confined = bwrap.build(scene.policy, ["/bin/sh", "-c", _BWRAP_TRY], rung, program)
-            problem = _judge_bwrap(_try(confined), scene, rung)
+            ended = _try(confined)
+            problem = _judge_bwrap(ended, scene, rung)
             if problem is None:
                 report = BackendReport(
                     "bwrap",
@@ -177,6 +178,8 @@ def _try_bwrap() -> Finding:
                 )
                 return Finding(report, rung=rung, program=program)
             reasons.append(f"{rung.name}: {problem}")
+            if ended.end == "timeout":
+                break  # it would not answer to less either, and a caller waits for us
     return _unusable("bwrap", "; ".join(dict.fromkeys(reasons)) + _hint(reasons))
 
 

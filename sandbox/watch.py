@@ -216,9 +216,9 @@ class Run:
         if self.process is None:
             return
         if self.confined.backend == "bwrap":
-            for pid in commands_below(self.status.child):
+            for group in groups_below(self.status.child):
                 with contextlib.suppress(OSError):
-                    os.killpg(pid, signal.SIGTERM)
+                    os.killpg(group, signal.SIGTERM)
         else:
             with contextlib.suppress(OSError):
                 self.process.terminate()  # the supervisor hands it on
@@ -389,12 +389,15 @@ def parent_of(pid: int) -> int | None:
         return None
 
 
-def commands_below(child: int | None) -> list[int]:
-    """Process groups to ask: the command's own, as the child of the sandbox's first process."""
+def groups_below(child: int | None) -> set[int]:
+    """Process groups of the command, which is a child of the sandbox's first process.
+
+    That process shares the group, and as the first of its namespace it ignores polite signals.
+    """
     if child is None or sys.platform != "linux":
-        return []
+        return set()
     try:
         with open(f"/proc/{child}/task/{child}/children") as file:
-            return [int(pid) for pid in file.read().split()]
+            return {os.getpgid(int(pid)) for pid in file.read().split()}
     except OSError:
-        return []
+        return set()

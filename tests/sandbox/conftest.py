@@ -1,15 +1,13 @@
 """Real workspaces and real backends; a backend that is not here is skipped with its reason."""
 
-import os
 import shutil
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from interlock.sandbox import Mode, Outcome, Policy, probe, run
+from interlock.sandbox import Mode, Outcome, Policy, launcher, probe, run
 
 
 @dataclass(frozen=True)
@@ -61,4 +59,4 @@ def confined(backend: str, place: Place) -> Run:
 @pytest.fixture
 def python() -> list[str]:
     """An interpreter that a sandbox can start, without the virtual environment."""
-    return [os.path.realpath(sys.executable), "-I", "-S", "-c"]
+    return [launcher.interpreter(), "-I", "-S", "-c"]
