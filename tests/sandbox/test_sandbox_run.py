@@ -325,3 +325,10 @@ def test_S7_full_access_leaves_nothing_either(place, tag, monkeypatch):
     assert "hunter2" not in outcome.stdout.text()
     assert alive(tag) == []
     assert run(["interlock-no-such"], policy, timeout=30).status == "not-found"
+
+
+def test_S5_a_missing_program_stays_missing_where_path_is_closed(confined, place):
+    closed = place.outside / "closed"
+    closed.mkdir(mode=0o000)
+    outcome = confined(["interlock-no-such"], env={"PATH": f"{closed}:/usr/bin:/bin"})
+    assert outcome.status == "not-found", outcome.message

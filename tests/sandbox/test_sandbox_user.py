@@ -13,7 +13,7 @@ import pytest
 PROJECT = Path(__file__).parents[2]
 PYTHONS = (sys.executable, "/usr/bin/python3", "/usr/local/bin/python3")
 #: A copy of the test runner, since the environment may lie below root's home.
-PYTEST = ("pytest", "_pytest", "pluggy", "iniconfig", "packaging", "pygments")
+PYTEST = ("pytest", "_pytest", "pluggy", "iniconfig", "packaging", "pygments", "py")
 AS_NOBODY = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]
 
 
@@ -30,8 +30,10 @@ def test_all_clauses_hold_for_an_ordinary_user():
         shutil.copytree(Path(__file__).parent, base / "tests", ignore=skipped)
         for package in PYTEST:
             found = importlib.util.find_spec(package)
-            if found is not None:
+            if found is not None and Path(found.origin).name == "__init__.py":
                 shutil.copytree(Path(found.origin).parent, base / package)
+            elif found is not None:
+                shutil.copy(found.origin, base)
         python = next((p for p in PYTHONS if can_start(p, PYTHONPATH=name)), None)
         if python is None:
             pytest.skip("no interpreter that an ordinary user can start")
