@@ -4,6 +4,7 @@
 
 import os
 import pickle
+import shutil
 import subprocess
 import sys
 
@@ -146,6 +147,15 @@ def test_S1_the_argv_works_with_popen(backend, place):
     assert done.stdout == b"ran\n"
     assert done.returncode == 1
     assert list(place.workspace.iterdir()) == []
+
+
+def test_S3_the_complete_profile_is_used_where_it_can_be():
+    program = shutil.which("bwrap")
+    needed = ["--unshare-user", "--unshare-net", "--unshare-pid", "--disable-userns"]
+    command = [str(program), *needed, "--ro-bind", "/", "/", "--proc", "/proc", "true"]
+    if program is None or subprocess.run(command, capture_output=True).returncode != 0:
+        pytest.skip("bubblewrap cannot make all namespaces here")
+    assert "complete profile" in find("bwrap").report.reason
 
 
 def test_S3_best_is_the_first_usable():
