@@ -141,7 +141,6 @@ def _scene() -> Iterator[_Scene]:
             Mode.WORKSPACE_WRITE,
             base / "workspace",
             hidden=(base / "workspace/hidden",),
-            env={"OUT": str(base / "outside"), "HOST": str(os.getpid())},
         )
         yield _Scene(policy, base / "outside")
     finally:
@@ -150,7 +149,7 @@ def _scene() -> Iterator[_Scene]:
 
 _BWRAP_TRY = """
 echo in > in
-(echo out > "$OUT/out") 2>/dev/null
+(echo out > "$1/out") 2>/dev/null
 (cat hidden/secret) 2>/dev/null
 readlink /proc/self/ns/pid
 grep -E '^(CapEff|NoNewPrivs):' /proc/self/status
@@ -165,7 +164,8 @@ def _try_bwrap() -> Finding:
         if program is None:
             return _unusable("bwrap", "bwrap was not found in PATH; install bubblewrap")
         for rung in bwrap.LADDER:
-            confined = bwrap.build(scene.policy, ["/bin/sh", "-c", _BWRAP_TRY], rung, program)
+            argv = ["/bin/sh", "-c", _BWRAP_TRY, "sh", str(scene.outside)]
+            confined = bwrap.build(scene.policy, argv, rung, program)
             ended = _try(confined)
             problem = _judge_bwrap(ended, scene, rung)
             if problem is None:
@@ -230,14 +230,14 @@ def _hint(reasons: list[str]) -> str:
 
 
 _LANDLOCK_TRY = """
-import os, socket
+import os, socket, sys
 def refused(name, action):
     try:
         action()
     except OSError:
         return
     print("passed", name)
-out, host = os.environ["OUT"], int(os.environ["HOST"])
+out, host = sys.argv[1], int(sys.argv[2])
 open("in", "w").close()
 refused("a write outside the workspace", lambda: open(out + "/out", "w"))
 refused("truncation of a file outside", lambda: os.truncate(out + "/kept", 0))
@@ -272,7 +272,7 @@ def _try_landlock() -> Finding:
             if not masks:
                 # Granting around a hidden directory leaves its parent closed: look further down.
                 (scene.policy.workspace / "in").touch()
-            confined = landlock.build(scene.policy, _landlock_argv(level), features)
+            confined = landlock.build(scene.policy, _landlock_argv(level, scene), features)
             problem = _judge_landlock(_try(confined), scene)
             if problem is None:
                 masked = "hidden paths masked" if masks else "hidden paths granted around"
@@ -287,10 +287,11 @@ def _try_landlock() -> Finding:
     return _unusable("landlock", f"interface {level}: {problem}")
 
 
-def _landlock_argv(level: int) -> list[str]:
+def _landlock_argv(level: int, scene: _Scene) -> list[str]:
     scopes = _SCOPES_TRY if landlock.scopes(level) else ""
     script = _LANDLOCK_TRY.replace("SCOPES", scopes)
-    return [launcher.interpreter(), "-I", "-S", "-E", "-c", script]
+    facts = [str(scene.outside), str(os.getpid())]
+    return [launcher.interpreter(), "-I", "-S", "-E", "-c", script, *facts]
 
 
 @contextlib.contextmanager
@@ -322,10 +323,9 @@ def _try_seatbelt() -> Finding:
     if (reason := seatbelt.absent()) is not None:
         return _try_elsewhere("seatbelt", reason)
     with _scene() as scene:
-        script = (
-            'echo in > in; (echo out > "$OUT/out") 2>/dev/null; cat hidden/secret 2>/dev/null; :'
-        )
-        ended = _try(seatbelt.build(scene.policy, ["/bin/sh", "-c", script]))
+        script = 'echo in > in; (echo out > "$1/out") 2>/dev/null; cat hidden/secret 2>/dev/null; :'
+        argv = ["/bin/sh", "-c", script, "sh", str(scene.outside)]
+        ended = _try(seatbelt.build(scene.policy, argv))
         if not scene.written:
             return _try_elsewhere("seatbelt", f"nothing could be written: {_complaint(ended)}")
         if not scene.intact or ended.stdout.total:
