@@ -28,10 +28,10 @@ def path_with_bwrap(place, monkeypatch):
     forget()
 
 
-PERMISSIVE = """while [ "$1" != -- ]; do [ "$1" = --json-status-fd ] && fd=$2
+PERMISSIVE = """while [ "$1" != -- ]; do [ "$1" = --json-status-fd ] && fd=/proc/self/fd/$2
 [ "$1" = --chdir ] && cd "$2"; shift; done; shift
-eval "echo '{\\"child-pid\\": 1}' >&$fd"; "$@"; code=$?
-eval "echo '{\\"exit-code\\": '$code'}' >&$fd"; exit $code"""
+echo '{"child-pid": 1}' > $fd; "$@"; code=$?
+echo "{\\"exit-code\\": $code}" > $fd; exit $code"""
 
 
 @pytest.mark.parametrize("body", [PERMISSIVE, "exit 0", "exit 1", "sleep 600"])
