@@ -1,6 +1,7 @@
 """Which backends hold here, found by trying the real profile, not by finding a program (S3)."""
 
 import contextlib
+import math
 import os
 import platform
 import shutil
@@ -8,6 +9,7 @@ import socket
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +21,8 @@ from .watch import Ended, watch
 
 #: Seconds that one try may take.
 TRY_LIMIT = 5.0
+#: Seconds until a backend that did not answer is tried again: the machine may have been busy.
+RETRY_AFTER = 60.0
 
 
 @dataclass(frozen=True)
@@ -46,7 +50,8 @@ class Finding:
     features: landlock.Features | None = None
 
 
-_cache: dict[tuple[object, ...], Finding] = {}
+#: Findings, each with the time until which it is believed.
+_cache: dict[tuple[object, ...], tuple[Finding, float]] = {}
 _lock = threading.Lock()
 
 
@@ -77,14 +82,22 @@ def find(name: str) -> Finding:
     """Try one backend, or remember the try."""
     with _lock:
         key = _key(name)
-        if key not in _cache:
-            try:
-                _cache[key] = _TRIES[name]()
-            except KeyError:
-                return _unusable(name, "no such backend")
-            except OSError as error:
-                return _unusable(name, f"it could not be tried: {error}")
-        return _cache[key]
+        finding, until = _cache.get(key, (None, 0.0))
+        if finding is None or time.monotonic() >= until:
+            finding, until = _tried(name)
+            _cache[key] = finding, until
+        return finding
+
+
+def _tried(name: str) -> tuple[Finding, float]:
+    if name not in _TRIES:
+        return _unusable(name, "no such backend"), math.inf
+    try:
+        return _TRIES[name](), math.inf
+    except TimeoutError as error:
+        return _unusable(name, str(error)), time.monotonic() + RETRY_AFTER
+    except OSError as error:
+        return _unusable(name, f"it could not be tried: {error}"), 0.0
 
 
 def forget() -> None:
@@ -178,13 +191,14 @@ def _try_bwrap() -> Finding:
                 )
                 return Finding(report, rung=rung, program=program)
             reasons.append(f"{rung.name}: {problem}")
-            if ended.end == "timeout":
-                break  # it would not answer to less either, and a caller waits for us
     return _unusable("bwrap", "; ".join(dict.fromkeys(reasons)) + _hint(reasons))
 
 
 def _try(confined: Confined) -> Ended:
-    return watch(confined, timeout=TRY_LIMIT, grace=0)
+    ended = watch(confined, timeout=TRY_LIMIT, grace=0)
+    if ended.end == "timeout":
+        raise TimeoutError(f"{confined.backend} did not answer within {TRY_LIMIT:g} s")
+    return ended
 
 
 def _judge_bwrap(ended: Ended, scene: _Scene, rung: bwrap.Rung) -> str | None:
@@ -212,8 +226,6 @@ def _judge_bwrap(ended: Ended, scene: _Scene, rung: bwrap.Rung) -> str | None:
 
 
 def _complaint(ended: Ended) -> str:
-    if ended.end == "timeout":
-        return f"it did not answer within {TRY_LIMIT:g} s"
     said = ended.stderr.text().strip().splitlines()
     reason = ended.error or ended.status.failed or (said[-1] if said else "it failed silently")
     return reason[:300]

@@ -175,10 +175,11 @@ class Run:
         self.status = read_status(self.raw_status)
         if known is None and self.status.child is not None:
             self._hold_init(self.status.child)
-            if self.confined.limits:
+            if self.init is not None:
+                # Only for a process that is known to be our runner's: the number is its word.
                 with contextlib.suppress(ProcessLookupError):
                     apply_from_outside(self.status.child, self.confined.limits)
-            self.confined.open_gate()
+                self.confined.open_gate()
             if self.on_started is not None:
                 self.on_started(self.status.child)
 

@@ -186,3 +186,27 @@ def test_S3_elsewhere_it_imports_and_refuses(platform):
     )
     expected = {"win32": "[('windows', False)]", "darwin": "[('seatbelt', False)]", "aix": "[]"}
     assert done.stdout.strip() == expected[platform]
+
+
+def test_S5_a_runner_cannot_make_us_touch_a_process_that_is_not_its_own(place):
+    """Its word for the sandbox's first process is checked before limits or signals go there."""
+    import resource
+
+    from interlock.sandbox import Limits, bwrap
+    from interlock.sandbox.watch import watch
+
+    program = place.outside / "bwrap"
+    with subprocess.Popen(["sleep", "600"]) as stranger:
+        program.write_text(
+            "#!/bin/sh\n"
+            'while [ "$1" != -- ]; do [ "$1" = --json-status-fd ] && fd=$2; shift; done\n'
+            f"echo '{{\"child-pid\": {stranger.pid}}}' > /proc/self/fd/$fd; sleep 0.2\n"
+        )
+        program.chmod(0o755)
+        before = resource.prlimit(stranger.pid, resource.RLIMIT_NOFILE)
+        policy = Policy(Mode.READ_ONLY, place.workspace, limits=Limits(open_files=33))
+        ended = watch(bwrap.build(policy, ["true"], bwrap.Rung(), str(program)), timeout=30)
+        assert resource.prlimit(stranger.pid, resource.RLIMIT_NOFILE) == before
+        assert stranger.poll() is None
+        stranger.kill()
+    assert not ended.status.ran
