@@ -331,4 +331,5 @@ def test_S5_a_missing_program_stays_missing_where_path_is_closed(confined, place
     closed = place.outside / "closed"
     closed.mkdir(mode=0o000)
     outcome = confined(["interlock-no-such"], env={"PATH": f"{closed}:/usr/bin:/bin"})
+    closed.chmod(0o700)
     assert outcome.status == "not-found", outcome.message
