@@ -64,6 +64,8 @@ class RuntimeCore:
         self.unsettled: list[Role] = []
         self.unwritten: dict[str, str] = {}
         self._keys = Keys.generate()
+        # S6: what must be hidden from commands has to be there before the first of them.
+        config.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._directory = RuntimeDirectory.create()
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._door = Doorkeeper(self._context)

@@ -224,7 +224,8 @@ class StepCore:
         except InterlockError:
             raise
         except (KeyboardInterrupt, SystemExit):
-            # The program ends: ask, wait for a moment only, and leave the rest to the runtime's end.
+            # The program ends: ask, wait for a moment only, and leave the rest to the runtime's
+            # end.
             self.cancel("the program was interrupted")
             yield from self._recorded_within(INTERRUPT_GRACE)
             raise

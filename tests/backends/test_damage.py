@@ -17,8 +17,6 @@ from interlock.backends.fold import LogFold
 from interlock.backends.header import encode_header
 from interlock.backends.reading import Reading, read_events, read_log
 
-# ruff: noqa: N802 - tests are named after the clauses they prove
-
 
 @pytest.fixture
 def lines(say) -> list[bytes]:

@@ -1,6 +1,6 @@
 """L1: the log's own grammar, one broken rule at a time."""
 
-# ruff: noqa: N802 - tests are named after the clauses they prove
+
 from __future__ import annotations
 
 import pytest

@@ -1,6 +1,6 @@
 """Our grammar against logs that the harness's own codec and restorer accepted (Testing, 6)."""
 
-# ruff: noqa: N802 - tests are named after the clauses they prove
+
 from __future__ import annotations
 
 import json

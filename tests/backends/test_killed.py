@@ -1,6 +1,6 @@
 """A process that is killed at any file operation: what it acknowledged is there, and it goes on."""
 
-# ruff: noqa: N802 - tests are named after the clauses they prove
+
 
 from __future__ import annotations
 

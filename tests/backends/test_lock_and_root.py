@@ -1,6 +1,6 @@
 """L11, L14, L17 and the root: who may write, what is found, what is listed."""
 
-# ruff: noqa: N802 - tests are named after the clauses they prove
+
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """R1, R2, R3, R6, R7: what an interrupted log is completed with."""
 
-# ruff: noqa: N802 - tests are named after the clauses they prove
+
 
 from __future__ import annotations
 

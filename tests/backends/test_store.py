@@ -1,6 +1,6 @@
 """The bytes on disk: published once, appended, put back after failures (L5–L9, L13, L15, L18)."""
 
-# ruff: noqa: N802 - tests are named after the clauses they prove
+
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-# ruff: noqa: N802 - tests are named after the clauses they prove
+
 from __future__ import annotations
 
 import json

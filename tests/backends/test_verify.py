@@ -1,6 +1,6 @@
 """What `interlock sessions verify` reports, against the JSON of the design."""
 
-# ruff: noqa: N802 - tests are named after the clauses they prove
+
 
 from __future__ import annotations
 

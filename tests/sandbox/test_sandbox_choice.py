@@ -1,6 +1,6 @@
 """S1, S3: which backend is used, what counts as one, and what happens where none holds."""
 
-# ruff: noqa: N802 the clause is part of the name
+
 
 import os
 import pickle

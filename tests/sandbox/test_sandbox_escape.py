@@ -4,7 +4,7 @@ What may reach the host is decided by the policy, not by what a backend happens 
 names the gap that the backend declares, or the reason why the mode allows it.
 """
 
-# ruff: noqa: N802 the clause is part of the name
+
 
 import json
 import os

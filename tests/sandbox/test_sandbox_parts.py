@@ -1,6 +1,6 @@
 """The deciding parts on their own: status records, output, filter, grants, guesses, audit."""
 
-# ruff: noqa: N802 the clause is part of the name
+
 
 import os
 import struct

@@ -1,4 +1,6 @@
-"""F, P6: what must hold when a process of the runtime ends, with real processes and real signals."""
+"""F, P6: what must hold when a process of the runtime ends, with real processes and real
+signals.
+"""
 
 from __future__ import annotations
 
