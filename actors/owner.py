@@ -20,13 +20,12 @@ from typing import Any, Protocol
 import msgspec
 import pykka
 import zmq
-from pykka._envelope import Envelope
-
 from interlock.backends.codes import Code
+from pykka._envelope import Envelope
 
 from .errors import InterlockError, RuntimeFailureError
 from .fibers import Promise
-from .keys import Doorkeeper, Keyring, KeyPair
+from .keys import Doorkeeper, KeyPair, Keyring
 from .liveness import Watch
 from .mailbox import Batch, Mailbox, Peer
 from .messages import (
@@ -90,7 +89,9 @@ class Core(Protocol):
     """The decisions of one owner."""
 
     def receive(self, peer: Peer, message: Message) -> None:
-        """Handle one message. Requests that fail by rule raise InterlockError: the shell refuses."""
+        """Handle one message. Requests that fail by rule raise InterlockError: the shell
+        refuses.
+        """
 
     def batch_done(self) -> None:
         """Everything that was ready has been received: now do what can be done for all of it."""
@@ -294,7 +295,9 @@ class Owner(pykka.ThreadingActor):
             self.core.host_lost()
 
     def when_gone(self, role: Role, call: Callable[[], None]) -> None:
-        """Call ``call`` once the process of the owner ``role`` has ended; at once if none is known."""
+        """Call ``call`` once the process of the owner ``role`` has ended; at once if none is
+        known.
+        """
         address = self.peers.get(role)
         if address is None or not address.pid:
             call()
@@ -348,7 +351,9 @@ class Owner(pykka.ThreadingActor):
     def ask(self, role: Role, build: Callable[[int], Message], timeout: float) -> Promise[Any]:
         return self._requests.ask(role, build, timeout)
 
-    def ask_peer(self, peer: bytes, build: Callable[[int], Message], timeout: float) -> Promise[Any]:
+    def ask_peer(
+        self, peer: bytes, build: Callable[[int], Message], timeout: float
+    ) -> Promise[Any]:
         return self._requests.ask_peer(Role.HOST, peer, build, timeout)
 
     def at(self, when: float, call: Callable[[], None]) -> Timer:

@@ -1,6 +1,7 @@
 """The rule: a release can only be built from a durable acknowledgement (K2).
 
-:class:`Checkpoint` is the writer's word that a prefix of a log survives power loss. It is made from an
+:class:`Checkpoint` is the writer's word that a prefix of a log survives power loss. It is made
+from an
 :class:`~interlock.actors.messages.Appended` message and from nothing else. :func:`release` and
 :func:`launch` take one as their first argument, and they are the only places in the code base that
 build what a body starts from; a test reads the source to keep it so.
@@ -46,8 +47,8 @@ class Checkpoint:
             return
         raise ToolError(
             Code.CHECKPOINT_FAILED,
-            f"call {call.call_id!r} of session {call.session_id!r} was not released: the checkpoint "
-            f"does not hold for it ({problem})",
+            f"call {call.call_id!r} of session {call.session_id!r} was not released: the "
+            f"checkpoint does not hold for it ({problem})",
         )
 
 

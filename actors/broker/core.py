@@ -157,7 +157,9 @@ class BrokerCore:
         if request is None:
             self._late += 1
             problem = f"no request {message.request!r} is open; it may have been settled already"
-            self._port.send(peer.identity, AnswerTaken(message.rid, message.request, False, problem))
+            self._port.send(
+                peer.identity, AnswerTaken(message.rid, message.request, False, problem)
+            )
             return
         if message.answer == "failed":
             request.failed.add(peer.identity)
@@ -167,7 +169,9 @@ class BrokerCore:
         outcome = ANSWERS.get(message.answer)
         if outcome is None:
             problem = f"{message.answer!r} is no answer; use one of {', '.join(ANSWERS)}"
-            self._port.send(peer.identity, AnswerTaken(message.rid, message.request, False, problem))
+            self._port.send(
+                peer.identity, AnswerTaken(message.rid, message.request, False, problem)
+            )
             return
         self._port.send(peer.identity, AnswerTaken(message.rid, message.request, True, outcome))
         self._settle(message.request, outcome, f"{peer.role}:{message.by}", message.note)

@@ -1,7 +1,7 @@
 """The life of one call, top to bottom (P1).
 
-``tool/call`` appended → arguments validated → command built (``sandbox`` tools) → gates → approval if
-asked → guards → checkpoint → body → post hooks → ``tool/result`` appended.
+``tool/call`` appended → arguments validated → command built (``sandbox`` tools) → gates → approval
+if asked → guards → checkpoint → body → post hooks → ``tool/result`` appended.
 """
 
 from __future__ import annotations
@@ -112,10 +112,10 @@ class Pipeline:
         return await self._log.record(call, outcome)
 
     async def lost(self, call: CallRun, slots: Slots) -> WireResult:
-        """F3: an earlier life of the dispatcher recorded this call, and its bodies ended with it."""
+        """F3: an earlier life of the dispatcher recorded this call; its bodies ended with it."""
         outcome = Outcome.failure(
             Code.TOOL_OUTCOME_UNKNOWN,
-            "The call was recorded, but the dispatcher that led it has ended, and whatever of it ran "
+            "The call was recorded, but the dispatcher that led it has ended, and what of it ran "
             f"was ended too. {advice(call)}",
             meta={"how": "the tool dispatcher has ended"},
         )
@@ -187,7 +187,8 @@ class Pipeline:
         call.stop_if_cancelled()
         if not built.done:
             raise Ended(
-                Code.TOOL_FAILED, f"The command was not built within {BUILD_TIMEOUT:g} s; nothing ran."
+                Code.TOOL_FAILED,
+                f"The command was not built within {BUILD_TIMEOUT:g} s; nothing ran.",
             )
         reply = built.result()
         if reply.command is None:
@@ -250,7 +251,9 @@ class Pipeline:
             judged = await self._judge(call, "guard", None)
             _end_unless_open(judged)
             if judged.decision == "ask":
-                raise Ended(Code.TOOL_DENIED, "A guard asked for approval, which only gates may do.")
+                raise Ended(
+                    Code.TOOL_DENIED, "A guard asked for approval, which only gates may do."
+                )
 
     async def _judge(self, call: CallRun, phase: str, outcome: Outcome | None) -> Judged:
         """Ask the host's own code. No answer, or a broken one, denies (P2)."""
@@ -364,7 +367,8 @@ def _end_unless_open(judged: Judged) -> None:
     if judged.decision == "deny":
         raise Ended(
             Code.TOOL_DENIED,
-            f"The call was denied{': ' + judged.reason if judged.reason else ''}. Nothing of it ran.",
+            f"The call was denied{': ' + judged.reason if judged.reason else ''}. "
+            "Nothing of it ran.",
         )
     if judged.decision == "cancel":
         raise Ended(

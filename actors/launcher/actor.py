@@ -9,13 +9,12 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from pykka._envelope import Envelope
-
 from interlock.sandbox.audit import Snapshot, compare, snapshot
 from interlock.sandbox.errors import SandboxUnavailable
 from interlock.sandbox.policy import Mode, Policy, PolicyError
 from interlock.sandbox.run import Outcome, run
 from interlock.sandbox.watch import CancelToken
+from pykka._envelope import Envelope
 
 from ..messages import CommandEnded, Launch
 from ..owner import Core, Owner
@@ -75,7 +74,9 @@ class LauncherActor(Owner):
             end = self._run(launch, running.token, lambda s, d: say(lambda: output(s, d)))
             say(lambda: ended(end))
 
-        threading.Thread(target=work, name=f"interlock-command-{launch.number}", daemon=True).start()
+        threading.Thread(
+            target=work, name=f"interlock-command-{launch.number}", daemon=True
+        ).start()
         return running
 
     def _run(

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import zmq
-
 from interlock.backends.codes import Code
 from interlock.backends.jsonl import JsonlBackend, Listing
 
@@ -55,10 +54,15 @@ OPEN_TIMEOUT = 600.0
 class RuntimeCore:
     """One running runtime in this process."""
 
-    def __init__(self, config: RuntimeConfig, loop: asyncio.AbstractEventLoop | None = None) -> None:
+    def __init__(
+        self, config: RuntimeConfig, loop: asyncio.AbstractEventLoop | None = None
+    ) -> None:
         self.config = config
         self._pid = os.getpid()
         self._closed = False
+        #: Owners that had to be killed at the end, and sessions that could not be flushed (L16).
+        self.unsettled: list[Role] = []
+        self.unwritten: dict[str, str] = {}
         self._keys = Keys.generate()
         self._directory = RuntimeDirectory.create()
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
@@ -214,7 +218,9 @@ class RuntimeCore:
         """L17: every session under the root, by header; bad ones are named, not raised."""
         return JsonlBackend(self.config.root).list()
 
-    def subscribe(self, session: SessionCore, from_seq: int, progress: bool) -> Flow[SubscriptionCore]:
+    def subscribe(
+        self, session: SessionCore, from_seq: int, progress: bool
+    ) -> Flow[SubscriptionCore]:
         reader = SubscriptionCore(self.streams, session, from_seq, progress)
         yield from reader.start()
         return reader
@@ -260,9 +266,6 @@ class RuntimeCore:
         writer = stopped.get(Role.WRITER)
         self.unwritten = dict(writer.failed) if writer is not None else {}
 
-    unsettled: list[Role] = []
-    unwritten: dict[str, str] = {}
-
     def _end(self, deadline: float) -> None:
         """Close what this process holds; nothing here waits without a bound."""
         for session in list(self._sessions.values()):
@@ -281,4 +284,3 @@ def close_now(core: RuntimeCore) -> None:
     """What remains to do when the program ends without closing the runtime."""
     with contextlib.suppress(Exception):
         run_sync(core.closed(grace=0.0, timeout=INTERRUPT_TIMEOUT))
-

@@ -1,9 +1,9 @@
 """One logic under two surfaces.
 
-What a session, turn or step does is written once, as a *flow*: a generator that yields futures and is
-sent their results. :func:`run_sync` waits for each in the calling thread, :func:`run_async` awaits it
-on the caller's event loop. An interruption (Ctrl-C, a cancelled task) is thrown into the flow, which
-cleans up through further futures before it passes it on.
+What a session, turn or step does is written once, as a *flow*: a generator that yields futures and
+is sent their results. :func:`run_sync` waits for each in the calling thread, :func:`run_async`
+awaits it on the caller's event loop. An interruption (Ctrl-C, a cancelled task) is thrown into the
+flow, which cleans up through further futures before it passes it on.
 """
 
 from __future__ import annotations
@@ -62,4 +62,3 @@ def in_thread(work: Callable[[], T]) -> Future[T]:
 
     threading.Thread(target=run, name="interlock-blocking", daemon=True).start()
     return future
-

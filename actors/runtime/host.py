@@ -1,8 +1,9 @@
 """The host's actor: the embedding process's connections to the owners, and their supervision.
 
-One thread of the embedding process owns all sockets. Other threads hand it requests and get futures.
-It starts the owners, sees each of them end by a descriptor, tells the others, and starts a new life of
-it, a limited number of times: a runtime that cannot keep an owner alive fails closed and says so.
+One thread of the embedding process owns all sockets. Other threads hand it requests and get
+futures. It starts the owners, sees each of them end by a descriptor, tells the others, and starts
+a new life of it, a limited number of times: a runtime that cannot keep an owner alive fails closed
+and says so.
 """
 
 from __future__ import annotations
@@ -17,9 +18,8 @@ from typing import Any
 
 import pykka
 import zmq
-from pykka._envelope import Envelope
-
 from interlock.backends.codes import Code
+from pykka._envelope import Envelope
 
 from ..errors import InterlockError, RuntimeFailureError
 from ..fibers import Promise
@@ -153,7 +153,9 @@ class HostActor(pykka.ThreadingActor):
         return {str(role): life.pid for role, life in self._lives.items()}
 
     def shut_down(self, grace: float, timeout: float) -> Future[dict[Role, Stopped | None]]:
-        """Have every owner settle and end, within ``timeout`` s; ``None`` where one had to be killed."""
+        """Have every owner settle and end, within ``timeout`` s; ``None`` where one had to be
+        killed.
+        """
         future: Future[dict[Role, Stopped | None]] = Future()
         self._do(lambda: self._shut_down(grace, time.monotonic() + timeout, future))
         return future
@@ -344,7 +346,9 @@ class HostActor(pykka.ThreadingActor):
     def _shut_down(
         self, grace: float, deadline: float, future: Future[dict[Role, Stopped | None]]
     ) -> None:
-        """The dispatcher first, so that everything is recorded; then the others; then kill the rest."""
+        """The dispatcher first, so that everything is recorded; then the others; then kill the
+        rest.
+        """
         self._closing = True
         stopped: dict[Role, Stopped | None] = dict.fromkeys(OWNERS)
         others = [Role.WRITER, Role.BROKER, Role.LAUNCHER]
@@ -398,4 +402,3 @@ def _pass_on(promise: Promise[Any], future: Future[Any]) -> None:
         future.set_result(promise.result())
     except BaseException as error:
         future.set_exception(error)
-

@@ -1,7 +1,7 @@
 """Turns and steps: the logic under their sync and async objects.
 
-A turn holds steps; a step is one model answer and its calls. Before a step starts everything earlier
-is made durable (K1), and each call's record is durable before its body runs (K2).
+A turn holds steps; a step is one model answer and its calls. Before a step starts everything
+earlier is made durable (K1), and each call's record is durable before its body runs (K2).
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from typing import Any
 
 from interlock.backends.codes import Code
 from interlock.backends.errors import InterlockError, LogError, SessionError
-from interlock.backends.event import Draft, Replace, draft
+from interlock.backends.event import Draft, draft
 
+from ..agent.answer import Answer
 from ..errors import RuntimeFailureError
 from ..messages import (
     Appended,
@@ -41,7 +42,8 @@ STEP_TIMEOUT = 7 * 24 * 3600.0
 class ToolCall:
     """A call as a model advertises it.
 
-    ``arguments`` is a JSON object, or the raw string as the model wrote it, which is what the log keeps.
+    ``arguments`` is a JSON object, or the raw string as the model wrote it, which is what the log
+    keeps.
     """
 
     id: str
@@ -100,8 +102,6 @@ class TurnCore:
             drafts.append(user_message(self.prompt))
         yield from session.append_drafts(drafts)
         session.last_turn, session.turn_open = self.number, True
-        if self.prompt is not None:
-            session.surface_empty = False
 
     def new_step(self) -> StepCore:
         if self.ended:
@@ -113,6 +113,14 @@ class TurnCore:
         self.last_step += 1
         self.step = StepCore(self, self.last_step)
         return self.step
+
+    def end(self, reason: dict[str, Any]) -> Flow[None]:
+        """End the turn with the reason of its ``turn/end``, once its steps have ended."""
+        if self.ended:
+            raise LogError(Code.EVENT_INVALID, f"turn {self.number} has ended already")
+        self.ended, self.session.turn_open = True, False
+        end = {"turn": self.number, "reason": reason}
+        yield from self.session.append_drafts([draft("turn/end", end)])
 
     def finish(self, error: BaseException | None) -> Flow[None]:
         """End the turn; what is left of an open step is recorded as cancelled (P4)."""
@@ -140,83 +148,63 @@ class StepCore:
         self.results: list[ToolResult] | None = None
         self.ended = False
 
-    def start(self, system: str | None = None) -> Flow[None]:
-        """K1: the earlier facts are durable before the step begins.
-
-        ``system`` is the system prompt from here on; it goes to the head of what the model sees.
-        """
+    def start(self) -> Flow[None]:
+        """K1: the earlier facts are durable before the step begins."""
         session = self.session
         yield from session.flush()
         drafts = [draft("step/start", {"turn": self.turn.number, "step": self.number})]
-        if system is not None:
-            drafts.append(self._system(system))
         policy = session.policy_in_force
         if policy != session.told_policy:
             source = {"kind": "plugin", "plugin": "interlock"}
             drafts.append(user_message(policy_statement(policy), source))
-        reply: Appended = yield from session.append_drafts(drafts)
+        yield from session.append_drafts(drafts)
         session.told_policy = policy
-        if system is not None:
-            session.system_seq = reply.first_seq + 1
-        session.surface_empty = session.surface_empty and len(drafts) == 1
 
-    def _system(self, text: str) -> Draft:
-        """The system message: the head of the surface, or what replaces the head."""
-        message = {
-            "id": message_id("system"),
-            "role": "system",
-            "content": [{"type": "text", "text": text}] if text else [],
-            "source": {"kind": "plugin", "plugin": "interlock"},
-        }
-        data = {"turn": self.turn.number, "step": self.number, "message": message}
-        head = self.session.system_seq
-        if head is None:
-            return draft("system/message", data, surface_op="append")
-        return draft("system/message", data, surface_op=Replace(head, head), sources=(head,))
-
-    def assistant(
-        self,
-        text: str,
-        calls: Sequence[ToolCall] = (),
-        *,
-        content: Sequence[dict[str, Any]] | None = None,
-        stream: Sequence[dict[str, Any]] = (),
-        source: dict[str, Any] | None = None,
-        usage: dict[str, Any] | None = None,
-        interrupted: bool = False,
-    ) -> Flow[int]:
-        """Append the model's answer; the ``seq`` of the message."""
-        if self.message_seq >= 0:
-            raise LogError(
-                Code.EVENT_INVALID,
-                f"step {self.number} has its answer already; a step is one model answer",
-            )
-        blocks = list(content) if content is not None else _blocks(text, calls)
+    def assistant(self, text: str, calls: Sequence[ToolCall] = ()) -> Flow[int]:
+        """Append an answer that no model of ours gave; the ``seq`` of the message."""
+        source = {"kind": "model", "provider": "external", "model": "external"}
         message = {
             "id": message_id("assistant"),
             "role": "assistant",
-            "content": blocks,
-            "source": source
-            or {"kind": "model", "provider": "external", "model": "external"},
+            "content": _blocks(text, calls),
+            "source": source,
         }
         data: dict[str, Any] = {
             "turn": self.turn.number,
             "step": self.number,
             "message": message,
-            "stream": list(stream),
+            "stream": [],
         }
-        if usage is not None:
-            data["usage"] = usage
-        if interrupted:
-            data["interrupted"] = True
+        seq: int = yield from self._answered(data, calls)
+        return seq
+
+    def record(self, answer: Answer) -> Flow[int]:
+        """Append a model's answer with its stream; the ``seq`` of the message."""
+        data = answer.event_data(self.turn.number, self.number, message_id("assistant"))
+        calls = [ToolCall(c["id"], c["name"], c["arguments"]) for c in answer.calls]
+        seq: int = yield from self._answered(data, calls)
+        return seq
+
+    def attempt(self, stream: Sequence[dict[str, Any]]) -> Flow[None]:
+        """Append an ``assistant/attempt``: chunks of a model that yielded no message."""
+        data = {"turn": self.turn.number, "step": self.number, "stream": list(stream)}
+        yield from self.session.append_drafts([draft("assistant/attempt", data)])
+
+    def _answered(self, data: dict[str, Any], calls: Sequence[ToolCall]) -> Flow[int]:
+        if self.message_seq >= 0:
+            raise LogError(
+                Code.EVENT_INVALID,
+                f"step {self.number} has its answer already; a step is one model answer",
+            )
         made = draft("assistant/message", data, surface_op="append")
         reply: Appended = yield from self.session.append_drafts([made])
         self.message_seq, self.calls = reply.first_seq, list(calls)
-        self.session.surface_empty = False
         return reply.first_seq
 
     def execute(self) -> Flow[list[ToolResult]]:
-        """Run the calls; their results in model order. A second time it returns the same results."""
+        """Run the calls; their results in model order. A second time it returns the same
+        results.
+        """
         if self.results is not None or not self.calls:
             return self.results or []
         try:
@@ -227,16 +215,16 @@ class StepCore:
             raise
         except BaseException:
             # Ctrl-C or a cancelled task: cancel, and wait for what is recorded of it (P4).
-            self.cancel()
+            self.cancel("the caller was interrupted")
             yield from self._recorded()
             raise
         self.results = results
         return results
 
-    def cancel(self, call_ids: Sequence[str] | None = None) -> None:
+    def cancel(self, reason: str = "", call_ids: Sequence[str] | None = None) -> None:
         """Ask for the step's calls to be cancelled; ``execute`` returns what became of them."""
         ids = None if call_ids is None else list(call_ids)
-        message = CancelCalls(self.session.id, self.message_seq, ids)
+        message = CancelCalls(self.session.id, self.message_seq, reason, ids)
         self.session.host.tell(Role.DISPATCHER, message)
 
     def finish(self) -> Flow[None]:
@@ -355,7 +343,9 @@ def _reason(error: BaseException | None) -> dict[str, Any]:
     if isinstance(error, KeyboardInterrupt | asyncio.CancelledError | GeneratorExit):
         return {"kind": "aborted", "reason": {"kind": "user"}}
     code = str(error.code) if isinstance(error, InterlockError) else "ERROR"
-    message = error.message if isinstance(error, InterlockError) else f"{type(error).__name__}: {error}"
+    message = (
+        error.message if isinstance(error, InterlockError) else f"{type(error).__name__}: {error}"
+    )
     return {"kind": "error", "error": {"message": message or type(error).__name__, "code": code}}
 
 
@@ -370,5 +360,3 @@ def policy_statement(policy: str) -> str:
         "The approval policy is now 'ask': a call that needs an approval is shown to somebody, who "
         "allows or rejects that one call."
     )
-
-

@@ -14,9 +14,8 @@ from typing import Any
 
 import pykka
 import zmq
-from pykka._envelope import Envelope
-
 from interlock.backends.codes import Code
+from pykka._envelope import Envelope
 
 from ..bodies.builder import Purpose, read_command
 from ..bodies.runner import BodyDone, BodyJob, BodyRunner

@@ -1,8 +1,8 @@
 """The decisions of the session writer: windows, flushes, acknowledgements.
 
 The life of an event: *appended* (it has its ``seq``, in memory, L1), *sealed* into the batch of the
-next write, *durable* once that write's sync has returned. The write happens on a thread of the pool,
-one at a time per session; everything else happens in the writer's own thread.
+next write, *durable* once that write's sync has returned. The write happens on a thread of the
+pool, one at a time per session; everything else happens in the writer's own thread.
 """
 
 from __future__ import annotations
@@ -216,7 +216,9 @@ class WriterCore:
         log, fold = opened.log, opened.log.fold
         recovered = log.recovered
         unanswered = [
-            UnansweredCall(c.message_seq, c.call_id, c.name, c.call_seq, fold.turn or 0, fold.step or 0)
+            UnansweredCall(
+                c.message_seq, c.call_id, c.name, c.call_seq, fold.turn or 0, fold.step or 0
+            )
             for c in fold.calls
             if c.result_seq is None
         ]
@@ -346,9 +348,13 @@ class WriterCore:
         return draft("interlock/writer", note, ignorable=True)
 
     def _open_window(self, opened: Open) -> None:
-        """L3: counted from the first event that enters an idle queue; later ones do not extend it."""
+        """L3: counted from the first event that enters an idle queue; later ones do not extend
+        it.
+        """
         if opened.window is None and not opened.due:
-            opened.window = self._port.at(self._port.now() + WINDOW, lambda: self._window_over(opened))
+            opened.window = self._port.at(
+                self._port.now() + WINDOW, lambda: self._window_over(opened)
+            )
 
     def _window_over(self, opened: Open) -> None:
         opened.window = None
@@ -420,7 +426,9 @@ class WriterCore:
     # Writing.
 
     def _write(self, opened: Open) -> None:
-        """Start the next write of a session, unless one is under way (it is taken up after that)."""
+        """Start the next write of a session, unless one is under way (it is taken up after
+        that).
+        """
         if opened.writing or not opened.due:
             return
         opened.due = False

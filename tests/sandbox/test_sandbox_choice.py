@@ -1,7 +1,5 @@
 """S1, S3: which backend is used, what counts as one, and what happens where none holds."""
 
-# ruff: noqa: N802 the clause is part of the name
-
 import os
 import pickle
 import subprocess
@@ -86,7 +84,7 @@ def test_S3_the_error_survives_a_process_boundary():
 
 
 def test_S3_windows_refuses_with_the_reason(place):
-    with pytest.raises(SandboxUnavailable, match="Windows|WSL"):
+    with pytest.raises(SandboxUnavailable, match=r"Windows|WSL"):
         confine(["x"], Policy(Mode.READ_ONLY, place.workspace), backends=["windows"])
 
 

@@ -1,7 +1,5 @@
 """S2, S6, S9, X5: what a confined command can and cannot touch, under each backend."""
 
-# ruff: noqa: N802 the clause is part of the name
-
 import os
 import socket
 import sys

@@ -1,7 +1,5 @@
 """S5, S7, S8: how a command ends, how that is told, and that nothing of it stays."""
 
-# ruff: noqa: N802 the clause is part of the name
-
 import contextlib
 import os
 import resource
