@@ -19,20 +19,14 @@ from ..errors import ToolError
 from ..runtime.aio import AsyncSession
 from ..runtime.sync import Session
 from ..runtime.turn import ToolCall
-from ..tools.declare import tool
 from ..tools.result import ToolResult
 from .clients import clients
+from .empty import nothing
 from .measure import Measurement, measure
 from .slices import AsyncOperation, Operation
 
 #: How many agents, each with one call outstanding.
 AGENTS = (1, 16, 64, 256)
-
-
-@tool(effect="read")
-def nothing(command: str) -> str:
-    """Do nothing: the empty body of the benchmark."""
-    return "ok"
 
 
 def bench_calls(root: Path, agents: Sequence[int] = AGENTS, seconds: float = 25.0) -> Measurement:

@@ -37,7 +37,7 @@ def many_clients(
     """A runtime with as many sessions as the largest of ``counts``; a load for each count.
 
     The load of ``n`` clients uses the first ``n`` sessions, the others stay open and idle. Each has
-    run once when this yields: publishing a new log costs more syncs than a flush.
+    run once when this yields: publishing a new log takes more syncs than a flush.
     """
     with asyncio.Runner() as runner:
         stack = AsyncExitStack()
