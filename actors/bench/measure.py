@@ -11,11 +11,11 @@ from .histogram import Histogram
 from .slices import Load, Slice
 
 #: How often each load gets a slice, so that a slow spell of the disk falls on all of them.
-ROUNDS = 3
+ROUNDS = 5
 #: A round before those, not counted and shorter by this: code, workers and files get warm.
 WARM_UP = 0.3
 #: The part of a slice's time that goes to the floor.
-FLOOR_SHARE = 0.15
+FLOOR_SHARE = 0.25
 
 
 @dataclass
