@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextlib
 import os
 import sys
@@ -106,6 +107,7 @@ class RuntimeCore:
 
     def started(self) -> Flow[None]:
         """Wait until every owner is ready and knows the tools."""
+        atexit.register(self.close_now)
         try:
             yield self._host.ready
         except BaseException:
@@ -252,6 +254,7 @@ class RuntimeCore:
         if self._closed or os.getpid() != self._pid:
             return {}
         self._closed = True
+        atexit.unregister(self.close_now)
         deadline = time.monotonic() + timeout
         durable: dict[str, int] = {}
         try:
@@ -265,6 +268,11 @@ class RuntimeCore:
         finally:
             yield in_thread(lambda: self._end(deadline))
         return durable
+
+    def close_now(self) -> None:
+        """What remains to do when the program ends without closing the runtime."""
+        with contextlib.suppress(Exception):
+            run_sync(self.closed(grace=0.0, timeout=INTERRUPT_TIMEOUT))
 
     def _report(self, stopped: dict[Role, Stopped | None]) -> None:
         self.unsettled = [role for role, word in stopped.items() if word is None]
@@ -283,9 +291,3 @@ class RuntimeCore:
         self._door.close()
         self._context.destroy(linger=0)
         self._directory.close()
-
-
-def close_now(core: RuntimeCore) -> None:
-    """What remains to do when the program ends without closing the runtime."""
-    with contextlib.suppress(Exception):
-        run_sync(core.closed(grace=0.0, timeout=INTERRUPT_TIMEOUT))
