@@ -19,7 +19,7 @@ PR_SET_PDEATHSIG = 1
 
 
 def end_with_parent() -> None:
-    """Have the kernel end this process with the dispatcher, also while a body holds the interpreter.
+    """Have the kernel end this process with the dispatcher, whatever a body does meanwhile.
 
     The dispatcher's own thread starts workers and lives as long as its process.
     """

@@ -70,8 +70,20 @@ def test_F7_a_full_disk_refuses_and_with_space_the_same_session_goes_on(tmp_path
     # A mount namespace of its own: the mount is gone with the process, whatever happens.
     command = 'mount -t tmpfs -o size=1m,nr_inodes=1000 tmpfs "$1" && exec "$2" "$3" "$1" "$4"'
     done = subprocess.run(
-        ["unshare", "-m", "--propagation", "private", "sh", "-c", command, "sh"]
-        + [str(disk), sys.executable, str(program), str(out)],
+        [
+            "unshare",
+            "-m",
+            "--propagation",
+            "private",
+            "sh",
+            "-c",
+            command,
+            "sh",
+            str(disk),
+            sys.executable,
+            str(program),
+            str(out),
+        ],
         capture_output=True,
         text=True,
         timeout=100,
