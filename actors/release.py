@@ -85,9 +85,7 @@ def release(
     )
 
 
-def launch(
-    checkpoint: Checkpoint, terms: ReleaseTerms, command: Command, mode: str
-) -> Launch:
+def launch(checkpoint: Checkpoint, terms: ReleaseTerms, command: Command, mode: str) -> Launch:
     """Build the message that lets the launcher run a confined command, once."""
     checkpoint.check(terms.identity, terms.covers, terms.incarnation)
     return Launch(
