@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 
 from .chunks import Chunk
-from .conversation import ABORTED, Conversation, Entry, Hearing
+from .conversation import Conversation, Entry, Hearing
 from .history import History
 from .model import AsyncModel, ModelRequest
 from .running import AgentOutcome, Running
@@ -42,14 +41,11 @@ class AsyncAgent:
         """
         async with self._session.turn() as turn:
             running = Running(turn.number)
-            try:
-                while running.reason is None:
-                    async with turn.step() as step:
-                        first = prompt if running.steps == 0 else None
-                        await self._take_step(turn, step, first, running)
-            except asyncio.CancelledError:
-                await turn.end(ABORTED)
-                raise
+            # A cancellation ends the turn where its block is left: the step is still open here.
+            while running.reason is None:
+                async with turn.step() as step:
+                    first = prompt if running.steps == 0 else None
+                    await self._take_step(turn, step, first, running)
             await turn.end(running.reason)
         return running.outcome()
 

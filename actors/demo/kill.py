@@ -6,8 +6,8 @@ import asyncio
 import contextlib
 import os
 import signal
+import subprocess
 import sys
-from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -17,14 +17,15 @@ from interlock.backends.event import Event
 from interlock.backends.jsonl import JsonlBackend
 from interlock.backends.reading import read_log
 
+from ..roles import Role
 from .lone import Task
 
 #: How far the call is when its process is killed, as a share of its work.
 KILL_AT = 0.3
 #: Bytes of one line that the process may say: a whole event.
 LINE_LIMIT = 32 * 1024 * 1024
-#: Seconds that an interrupted process may take to end in order.
-LEAVE = 0.9
+#: Seconds that owners may take to end after Ctrl-C before they are left to end by themselves.
+LEAVE = 1.0
 
 
 class Held(msgspec.Struct, frozen=True):
@@ -35,74 +36,90 @@ class Held(msgspec.Struct, frozen=True):
 
 
 class LoneProcess:
-    """The process; everything here runs on the demo's event loop."""
+    """The process; everything here runs on the demo's event loop.
 
-    def __init__(self, task: Task) -> None:
-        self._task = task
-        self._process: Process | None = None
-        self._owners: list[int] = []
+    :param task: what it is to do.
+    :param said: the file that gets what it says on stderr.
+    """
+
+    def __init__(self, task: Task, said: Path) -> None:
+        self._task, self._said = task, said
+        self._process: subprocess.Popen[bytes] | None = None
+        self._owners: dict[str, int] = {}
 
     @property
     def pid(self) -> int:
-        """The killed process's id."""
+        """Its process id; 0 before it was started."""
         return self._process.pid if self._process is not None else 0
 
     async def words(self) -> AsyncIterator[Event | tuple[str, Any]]:
         """Start it and yield what it says: events, and pairs of a call id and a progress value."""
-        environment = dict(os.environ) | {"PYTHONSAFEPATH": "1"}
-        environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
-        self._process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "interlock.actors.demo.lone",
-            msgspec.json.encode(self._task).decode(),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=PIPE,
-            limit=LINE_LIMIT,
-            env=environment,
-            start_new_session=True,  # Ctrl-C is for us to pass on
-        )
-        assert self._process.stdout is not None  # noqa: S101 - asked for above
-        async for line in self._process.stdout:
+        reader = await self._start()
+        async for line in reader:
             word = msgspec.json.decode(line)
             if "owners" in word:
-                self._owners = [_pidfd(pid) for pid in word["owners"].values()]
+                # By descriptor: a process id may be somebody else's by the time it is needed.
+                self._owners = {role: os.pidfd_open(pid) for role, pid in word["owners"].items()}
             elif "type" in word:
-                yield Event(
-                    word["type"], word["seq"], word["time"], msgspec.json.encode(word["data"])
-                )
+                raw = msgspec.json.encode(word["data"])
+                yield Event(word["type"], word["seq"], word["time"], raw)
             else:
                 yield word["call_id"], word["value"]
 
-    async def kill(self) -> None:
-        """SIGKILL, to this one process; what it had started is in sessions of its own."""
-        assert self._process is not None  # noqa: S101 - it spoke
-        self._process.kill()
-        await self._process.wait()
+    async def _start(self) -> asyncio.StreamReader:
+        environment = dict(os.environ) | {"PYTHONSAFEPATH": "1"}
+        environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+        task = msgspec.json.encode(self._task).decode()
+        with self._said.open("ab") as said:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "interlock.actors.demo.lone", task],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=said,
+                env=environment,
+                start_new_session=True,  # Ctrl-C is ours to pass on
+            )
+        loop, reader = asyncio.get_running_loop(), asyncio.StreamReader(LINE_LIMIT)
+        await loop.connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), self._process.stdout
+        )
+        return reader
+
+    def last_words(self) -> str:
+        """Why it ended by itself, as far as it said."""
+        lines = self._said.read_text(errors="replace").split("\n") if self._said.exists() else []
+        return next((line for line in reversed(lines) if line.strip()), "without a word")
+
+    def kill(self) -> None:
+        """SIGKILL, to this one process: the owners that it started run on (F1)."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
 
     async def leave(self) -> None:
-        """End it in order, and owners that outlived it; for Ctrl-C, so bounded."""
-        process = self._process
-        if process is not None and process.returncode is None:
-            process.send_signal(signal.SIGINT)
-            try:
-                await asyncio.wait_for(process.wait(), LEAVE)
-            except TimeoutError:
-                process.kill()
-        for owner in self._owners:
+        """End it and what outlived it, in order but at once; for Ctrl-C, so bounded.
+
+        Its dispatcher ends running bodies and records that; the other owners follow it.
+        """
+        self.kill()
+        loop = asyncio.get_running_loop()
+        ended = {role: loop.create_future() for role in self._owners}
+        for role, owner in self._owners.items():
+            loop.add_reader(owner, _resolve, ended[role])
+        if Role.DISPATCHER in self._owners:
             with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(owner, signal.SIGTERM)
-
-    def close(self) -> None:
-        """Let go of what is held of its owners."""
-        for owner in self._owners:
+                signal.pidfd_send_signal(self._owners[Role.DISPATCHER], signal.SIGTERM)
+        if ended:
+            await asyncio.wait(ended.values(), timeout=LEAVE)
+        for owner in self._owners.values():
+            loop.remove_reader(owner)
             os.close(owner)
-        self._owners = []
+        self._owners = {}
 
 
-def _pidfd(pid: int) -> int:
-    # By descriptor: a process id may be somebody else's by the time it is needed.
-    return os.pidfd_open(pid)
+def _resolve(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
 
 
 def held(root: Path, session: str, call_id: str) -> Held:

@@ -73,7 +73,8 @@ class Stage:
             board.add(part.name)
         board.add(LONE)
         task = Task(str(scene.root), scene.session(LONE), str(scene.workspace(LONE)), tree.files[0])
-        self._lone = LoneProcess(task)
+        self._lone = LoneProcess(task, scene.base / "lone.log")
+        self._stopping = False
 
     async def perform(self) -> Played:
         """Run every agent to its end.
@@ -95,11 +96,13 @@ class Stage:
             await asyncio.gather(*tasks)
             await self._measure(runtime)
             grace = 5.0
+        except BaseException:
+            self._stopping = True
+            raise
         finally:
             # The runtime first: what its calls came to is recorded while it closes, so agents have
             # nothing left to wait for.
             await asyncio.gather(runtime.close(grace), self._lone.leave())
-            self._lone.close()
             for task in tasks:
                 task.cancel()
             if tasks:
@@ -156,7 +159,8 @@ class Stage:
         with self._troubles(LONE):
             found = await self._kill_lone()
             if found is None:
-                self._played.troubles.append(f"{LONE}: its process ended before it could be killed")
+                why = self._lone.last_words()
+                self._trouble(LONE, f"its process ended before it could be killed: {why}")
                 return
             call_id, then = found
             self._say("killed", f"killed in upload; the log holds {' and '.join(then.events)}")
@@ -177,7 +181,7 @@ class Stage:
             board.progress(LONE, *word)
             middle(row.tools.get(word[0], ""), *word)
             if due:
-                await self._lone.kill()
+                self._lone.kill()
                 session = self._scene.session(LONE)
                 return due[0], await asyncio.to_thread(held, self._scene.root, session, due[0])
         return None
@@ -214,8 +218,12 @@ class Stage:
         try:
             yield
         except InterlockError as error:
-            self._played.troubles.append(f"{name}: {error.code}: {error.message}")
-            self._screen.line(self._board.set(name, "failed", error.message))
+            self._trouble(name, f"{error.code}: {error.message}")
+
+    def _trouble(self, name: str, what: str) -> None:
+        if not self._stopping:
+            self._played.troubles.append(f"{name}: {what}")
+            self._screen.line(self._board.set(name, "failed", what))
 
 
 def _think(request: ApprovalRequest) -> bool:

@@ -5,7 +5,6 @@ Pure: it takes what was read and returns findings. An empty list is the demo's c
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -143,12 +142,8 @@ def _shared_keys(ledger: Iterable[Entry]) -> list[Violation]:
     calls_by_key: dict[str, set[tuple[str, str]]] = {}
     for entry in begins:
         calls_by_key.setdefault(entry.key, set()).add((entry.session, entry.call_id))
-    uses = Counter(entry.key for entry in begins)
     return [
-        Violation(
-            "key-shared", entry.session, entry.call_id, f"key {key} was used {uses[key]} times"
-        )
+        Violation("key-shared", *min(calls), f"key {key} was used by {len(calls)} calls")
         for key, calls in calls_by_key.items()
         if len(calls) > 1
-        for entry in [next(e for e in begins if e.key == key)]
     ]

@@ -55,7 +55,7 @@ class Board:
             case "step/start":
                 row.doing = "thinks"
             case "assistant/message":
-                return self._said(row, data["message"]["content"])
+                self._said(row, data["message"]["content"])
             case "tool/call":
                 row.calls += 1
                 row.running[data["callId"]] = row.tools[data["callId"]] = data["name"]
