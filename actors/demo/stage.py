@@ -16,10 +16,10 @@ from interlock.backends.errors import InterlockError
 
 from ..agent import AsyncAgent, ScriptedModel
 from ..hosting.board import Board
+from ..hosting.crew import Crew, follow
 from ..hosting.screen import Screen
 from ..runtime.aio import AsyncRuntime, AsyncSession
 from ..runtime.config import ApprovalRequest
-from ..runtime.subscription import Progress, StreamedEvent
 from . import ledger
 from .kill import Held, LoneProcess, held, watch_for
 from .lone import Task
@@ -34,8 +34,6 @@ THINKING = 0.8
 FLUSHES = 64
 #: Seconds within which the killed agent's call must have ended and its lock be free (F1).
 REOPEN = 20.0
-#: Seconds that agents get to notice that the runtime was closed under them.
-SETTLE = 0.3
 
 
 class Killed(msgspec.Struct, frozen=True):
@@ -74,7 +72,7 @@ class Stage:
         board.add(LONE)
         task = Task(str(scene.root), scene.session(LONE), str(scene.workspace(LONE)), tree.files[0])
         self._lone = LoneProcess(task, scene.base / "lone.log")
-        self._stopping = False
+        self._crew: Crew | None = None
 
     async def perform(self) -> Played:
         """Run every agent to its end.
@@ -87,26 +85,13 @@ class Stage:
             answerer=_think,
             worker_env=(ledger.LEDGER, ledger.ROOT),
         )
-        tasks: list[asyncio.Task[None]] = []
-        grace = 0.0
-        try:
-            await runtime.start()
-            tasks = [asyncio.create_task(self._host(runtime, part)) for part in self._cast]
-            tasks.append(asyncio.create_task(self._lone_agent(runtime)))
-            await asyncio.gather(*tasks)
+        async with Crew(runtime, self._lone.leave) as crew:
+            self._crew = crew
+            for part in self._cast:
+                crew.start(self._host(runtime, part))
+            crew.start(self._lone_agent(runtime))
+            await crew.all()
             await self._measure(runtime)
-            grace = 5.0
-        except BaseException:
-            self._stopping = True
-            raise
-        finally:
-            # The runtime first: what its calls came to is recorded while it closes, so agents have
-            # nothing left to wait for.
-            await asyncio.gather(runtime.close(grace), self._lone.leave())
-            for task in tasks:
-                task.cancel()
-            if tasks:
-                await asyncio.wait(tasks, timeout=SETTLE)
         return self._played
 
     # The agents of this process.
@@ -128,23 +113,20 @@ class Stage:
         prompt: str,
         from_seq: int = 0,
     ) -> None:
-        follower = asyncio.create_task(self._follow(session, name, from_seq))
+        row = self._board.rows[name]
+        kill = watch_for("convert", lambda call_id, pid: self._kill_worker(name, call_id, pid))
+
+        def progress(call_id: str, value: Any) -> None:
+            kill(row.tools.get(call_id, ""), call_id, value)
+
+        following = follow(session, name, self._board, self._screen, from_seq, progress)
+        follower = asyncio.create_task(following)
         try:
             await AsyncAgent(session, model, SYSTEM).run(prompt)
             await session.close()
             await follower
         finally:
             follower.cancel()
-
-    async def _follow(self, session: AsyncSession, name: str, from_seq: int) -> None:
-        board, row = self._board, self._board.rows[name]
-        kill = watch_for("convert", lambda call_id, pid: self._kill_worker(name, call_id, pid))
-        async for item in await session.subscribe(from_seq, progress=True):
-            if isinstance(item, StreamedEvent):
-                self._screen.line(board.event(name, item.event))
-            elif isinstance(item, Progress) and item.kind == "progress":
-                board.progress(name, item.call_id, item.value)
-                kill(row.tools.get(item.call_id, ""), item.call_id, item.value)
 
     def _kill_worker(self, name: str, call_id: str, pid: int) -> None:
         """P6: the process of an isolated body, by the id that the body itself told."""
@@ -221,7 +203,7 @@ class Stage:
             self._trouble(name, f"{error.code}: {error.message}")
 
     def _trouble(self, name: str, what: str) -> None:
-        if not self._stopping:
+        if self._crew is None or not self._crew.stopping:
             self._played.troubles.append(f"{name}: {what}")
             self._screen.line(self._board.set(name, "failed", what))
 

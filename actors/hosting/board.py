@@ -28,6 +28,8 @@ class Row:
     codes: Counter[str] = field(default_factory=Counter)
     running: dict[str, str] = field(default_factory=dict)
     tools: dict[str, str] = field(default_factory=dict)
+    #: The raw arguments of calls that have no result yet.
+    arguments: dict[str, str] = field(default_factory=dict)
 
 
 class Board:
@@ -59,6 +61,7 @@ class Board:
             case "tool/call":
                 row.calls += 1
                 row.running[data["callId"]] = row.tools[data["callId"]] = data["name"]
+                row.arguments[data["callId"]] = data["arguments"]
                 row.doing = f"{data['name']} {arguments(data['arguments'])}"
             case "approval/asked":
                 row.state, row.doing = "asking", f"waits for approval of {data['toolName']}"
@@ -89,6 +92,7 @@ class Board:
         code = error["code"] if error else "OK"
         tool = row.tools.get(call_id, "call")
         row.running.pop(call_id, None)
+        row.arguments.pop(call_id, None)
         row.codes[code] += 1
         row.last = f"{tool} {code}"
         if row.running:

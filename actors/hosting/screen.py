@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
+from collections.abc import Iterator
 from types import TracebackType
 from typing import Self
 
@@ -74,6 +76,17 @@ class Screen:
     ) -> None:
         if self._live is not None:
             self._live.stop()
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Take the table away while somebody is asked something."""
+        if self._live is not None:
+            self._live.stop()
+        try:
+            yield
+        finally:
+            if self._live is not None:
+                self._live.start(refresh=True)
 
     def line(self, text: str | None) -> None:
         """Print a line where there is no table; ``None`` prints nothing."""
