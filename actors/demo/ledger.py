@@ -100,10 +100,11 @@ def _text(data: bytes) -> bytes:
     while data:
         frame = zstandard.ZstdDecompressor().decompressobj()
         try:
-            pieces.append(frame.decompress(data))
+            piece = frame.decompress(data)
         except zstandard.ZstdError:
             break
         if not frame.eof:
-            break  # the last frame is being written
+            break  # the last frame is still being written: it is not there yet
+        pieces.append(piece)
         data = frame.unused_data
     return b"".join(pieces)

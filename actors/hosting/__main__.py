@@ -6,7 +6,7 @@ import typer
 
 from ..cli.run import run
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 app.command()(run)
 
 if __name__ == "__main__":
