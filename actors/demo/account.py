@@ -168,8 +168,10 @@ def sentences(account: Account) -> list[str]:
     if box["backend"] == "none":
         told.append("No sandbox works here, so no command was run; see `interlock doctor`.")
     else:
+        open_ends = f": not held are {', '.join(box['gaps'])}" if box["gaps"] else ""
         told.append(
-            f"Commands were confined by {box['backend']} ({box['enforcement']} enforcement)."
+            f"Commands were confined by {box['backend']} ({box['enforcement']} enforcement"
+            f"{open_ends})."
         )
     if account.flushes:
         median, p99 = _quantile(account.flushes, 0.5), _quantile(account.flushes, 0.99)
@@ -179,8 +181,8 @@ def sentences(account: Account) -> list[str]:
         )
     told += [f"Trouble: {trouble}" for trouble in account.troubles]
     if account.violations:
-        told.append(f"{len(account.violations)} violations, where log and ledger disagree:")
-        told += [f"  {v.kind}: {v.session} {v.call_id}: {v.message}" for v in account.violations]
+        found = [f"{v.kind}: {v.session} {v.call_id}: {v.message}" for v in account.violations]
+        told.append("\n  ".join([f"{len(found)} violations of the contract were found:", *found]))
     else:
         told.append(
             "No violations: every effect in the tools' own ledger has its record in a log, written "

@@ -57,13 +57,13 @@ async def _until_stopped(stage: Stage) -> Played:
 
 
 def _tell(screen: Screen, account: Account) -> None:
-    screen.say()
     for sentence in sentences(account):
-        screen.say(sentence, style="red" if sentence.startswith(("Trouble", "  ")) else "")
+        screen.say()
+        screen.say(sentence, style="red" if sentence.startswith("Trouble") else "")
     screen.say()
     screen.say("To try next:", style="bold")
     for command in next_commands(account):
-        screen.say(f"  {command}")
+        screen.say(f"  {command}", wrap=False)
 
 
 def next_commands(account: Account) -> list[str]:

@@ -32,6 +32,11 @@ class Scene:
         """The ledger: beside the logs, never under their root."""
         return self.base / "ledger.jsonl"
 
+    @property
+    def lone_log(self) -> Path:
+        """What the agent in a process of its own says on stderr."""
+        return self.base / "lone.log"
+
     def outside(self, number: int) -> Path:
         """What agent ``number`` tries to write outside its workspace."""
         return OUTSIDE / f"interlock-demo-{self.run}-{number}"
@@ -68,6 +73,8 @@ def scene(root: Path | None, *, keep: bool) -> Iterator[Scene]:
             yield made
     finally:
         shutil.rmtree(base / "work", ignore_errors=True)
+        if made.lone_log.exists() and not made.lone_log.stat().st_size:
+            made.lone_log.unlink()
         if not keep:
             shutil.rmtree(base, ignore_errors=True)
 

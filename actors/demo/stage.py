@@ -69,9 +69,9 @@ class Stage:
         self._played = Played()
         for part in cast:
             board.add(part.name)
-        board.add(LONE)
+        board.add(LONE).doing = "starts in a process of its own"
         task = Task(str(scene.root), scene.session(LONE), str(scene.workspace(LONE)), tree.files[0])
-        self._lone = LoneProcess(task, scene.base / "lone.log")
+        self._lone = LoneProcess(task, scene.lone_log)
         self._crew: Crew | None = None
 
     async def perform(self) -> Played:

@@ -93,10 +93,13 @@ class Screen:
         if text is not None and self._live is None and not self._quiet:
             self.console.print(Text(text), soft_wrap=True)
 
-    def say(self, text: str = "", style: str = "") -> None:
-        """Print a sentence for a person, also where there was a table."""
+    def say(self, text: str = "", style: str = "", *, wrap: bool = True) -> None:
+        """Print a sentence for a person, also where there was a table.
+
+        :param wrap: break it between words; not what is to be copied.
+        """
         if not self._quiet:
-            self.console.print(Text(text, style=style))
+            self.console.print(Text(text, style=style), soft_wrap=not wrap)
 
     def _table(self) -> Group:
         rows = list(self._board.rows.values())

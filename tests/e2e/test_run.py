@@ -1,5 +1,9 @@
 """``interlock run`` from end to end: hosting, resuming after a kill, Ctrl-C."""
 
+import os
+import pty
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -135,3 +139,101 @@ def test_D12_an_unknown_key_is_named_in_one_line(command, file) -> None:
     assert err.count("\n") == 1
     assert "'cuont'" in err
     assert str(file) in err
+
+
+ASKING = """
+[runtime]
+root = "logs"
+[[tools]]
+use = "asking_tools:transfer"
+[[agents]]
+id = "asker"
+prompt = "Pay."
+[agents.model]
+kind = "scripted"
+script = [{ calls = [{ tool = "transfer", arguments = { cents = 500 } }] }]
+"""
+
+ASKING_TOOLS = '''
+from interlock.actors import tool
+
+@tool(effect="write", approval="ask")
+def transfer(cents: int) -> int:
+    """Pay."""
+    return cents
+'''
+
+
+@pytest.fixture
+def asking(tmp_path: Path) -> Path:
+    """A file whose one agent asks for an approval."""
+    (tmp_path / "asking_tools.py").write_text(ASKING_TOOLS)
+    path = tmp_path / "agents.toml"
+    path.write_text(ASKING)
+    return path
+
+
+class Terminal:
+    """``interlock run`` with a person in front of it: a pseudo-terminal."""
+
+    def __init__(self, file: Path) -> None:
+        environment = dict(os.environ) | {"TERM": "xterm", "COLUMNS": "80", "LINES": "24"}
+        environment["PYTHONPATH"] = os.pathsep.join(p for p in sys.path if p)
+        self._ours, theirs = pty.openpty()
+        self.process = subprocess.Popen(
+            [sys.executable, "-P", "-m", RUN, str(file)],
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            env=environment,
+            start_new_session=True,
+        )
+        os.close(theirs)
+        self.said = ""
+
+    def until(self, word: str) -> None:
+        while word not in self.said:
+            assert self._read(), f"it ended without {word!r}: {self.said}"
+
+    def _read(self) -> bool:
+        try:
+            data = os.read(self._ours, 65536)
+        except OSError:  # Linux: the other side is closed
+            return False
+        self.said += data.decode(errors="replace")
+        return bool(data)
+
+    def type(self, text: str) -> None:
+        os.write(self._ours, text.encode())
+
+    def end(self) -> int:
+        while self._read():
+            pass
+        os.close(self._ours)
+        return self.process.wait(60)
+
+
+@pytest.mark.parametrize(("answer", "code"), [("y", "OK"), ("n", "APPROVAL_REJECTED")])
+def test_A2_a_person_at_the_terminal_decides_with_the_arguments_in_sight(
+    asking: Path, answer: str, code: str
+) -> None:
+    terminal = Terminal(asking)
+    terminal.until("[y/n]")
+    assert '{"cents":500}' in terminal.said
+    assert "asker asks: may transfer run?" in terminal.said
+    terminal.type("what?\n")
+    terminal.until("y or n")
+    terminal.type(f"{answer}\n")
+    assert terminal.end() == 0
+    assert f"transfer {code}" in terminal.said
+
+
+def test_A3_ctrl_c_at_the_question_allows_nothing(command, asking: Path) -> None:
+    terminal = Terminal(asking)
+    terminal.until("[y/n]")
+    terminal.process.send_signal(signal.SIGINT)
+    assert terminal.end() == 130
+    asking.write_text(ASKING.replace('id = "asker"', 'id = "asker"\napproval = "never"'))
+    status, told = command(RUN, str(asking), "--json").document()
+    assert (status, told["resumed"]) == (0, 1)
+    assert "OK" not in told["agents"][0]["results_by_code"]
