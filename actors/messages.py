@@ -752,10 +752,21 @@ class WithdrawApproval(Message, frozen=True):
 
 
 class BecomeAnswerer(Message, frozen=True):
-    """Host or answerer → broker: send me requests, also those that are open. No reply but these."""
+    """Host or answerer → broker: send me requests, also those that are open.
+
+    Replied to by :class:`AnswererJoined`, before any request.
+    """
 
     SENDERS = ANSWERERS
+    rid: int
     name: str
+
+
+class AnswererJoined(Message, frozen=True):
+    """Broker → answerer: from here on requests come."""
+
+    SENDERS = BROKER
+    rid: int
 
 
 class LeaveAnswering(Message, frozen=True):

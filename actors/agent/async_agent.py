@@ -41,7 +41,6 @@ class AsyncAgent:
         """
         async with self._session.turn() as turn:
             running = Running(turn.number)
-            # A cancellation ends the turn where its block is left: the step is still open here.
             while running.reason is None:
                 async with turn.step() as step:
                     first = prompt if running.steps == 0 else None

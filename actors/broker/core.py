@@ -15,6 +15,7 @@ from ..errors import ApprovalError
 from ..fibers import Promise
 from ..messages import (
     AnswerApproval,
+    AnswererJoined,
     AnswerTaken,
     ApprovalAsked,
     ApprovalGone,
@@ -72,8 +73,8 @@ class BrokerCore:
             case WithdrawApproval(request):
                 if request in self._open:
                     self._settle(request, "cancelled", "caller", "the call was cancelled")
-            case BecomeAnswerer(name):
-                self._join(peer, name)
+            case BecomeAnswerer(rid, name):
+                self._join(peer, rid, name)
             case LeaveAnswering():
                 self._leave(peer.identity)
             case ListApprovals(rid):
@@ -115,9 +116,10 @@ class BrokerCore:
 
     # Answerers.
 
-    def _join(self, peer: Peer, name: str) -> None:
+    def _join(self, peer: Peer, rid: int, name: str) -> None:
         """From now on, and for what is open already."""
         self._answerers[peer.identity] = name
+        self._port.send(peer.identity, AnswererJoined(rid))
         for request in self._open.values():
             self._port.send(peer.identity, self._shown(request))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+import msgspec
 from interlock.backends.codes import Code
 from interlock.backends.errors import InterlockError, LogError
 
@@ -294,8 +295,9 @@ class DispatcherCore:
             event = held.get((call.message_seq, call.call_id))
             if event is None or call.call_seq is None:
                 continue
+            cited = msgspec.structs.replace(event, sources=(call.call_seq,))
             try:
-                await self._log.append(message.session, [event], after=call.call_seq)
+                await self._log.append(message.session, [cited], after=call.call_seq)
             except (InterlockError, PeerLostError, ReplyTimeoutError):
                 self._keep(message.session, call, held)
                 continue

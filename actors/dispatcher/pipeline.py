@@ -26,7 +26,7 @@ from .approvals import Approvals
 from .bodies import Bodies
 from .call import CallRun, Ended
 from .ends import advice, with_note
-from .log import LogClient, checkpoint_failed
+from .log import LogClient, appended_anyway, checkpoint_failed
 from .workers import WorkerPool
 
 #: P2: a gate or guard that takes longer (s) denies; a little more for the way to the host and back.
@@ -126,10 +126,14 @@ class Pipeline:
         self, call: CallRun, appended: Promise[Appended], index: int, *, plain: bool, slots: Slots
     ) -> Outcome:
         try:
-            reply = await call.unless_cancelled(appended)
+            # Also when cancelled meanwhile: the result has to cite the record that it answers.
+            reply = await appended
         except (InterlockError, PeerLostError, ReplyTimeoutError) as error:
+            call.call_seq = appended_anyway(error, index)
+            call.stop_if_cancelled()
             raise checkpoint_failed(call, error) from None
         call.call_seq = call.covers = reply.first_seq + index
+        call.stop_if_cancelled()  # K4: the acknowledgement came, and comes too late
         call.mode = reply.sandbox_mode or self._default_mode
         if plain:
             checkpoint = Checkpoint(reply)
@@ -160,6 +164,12 @@ class Pipeline:
 
     async def _build(self, call: CallRun) -> Any:
         """Have a worker run the pure builder, so that what is judged and shown is the argv."""
+        if not call.workspace:
+            raise Ended(
+                Code.TOOL_NOT_STARTED,
+                "The call was not started: a confined command needs a workspace, and this session "
+                "has none. Create it with cwd=….",
+            )
         worker = await call.unless_cancelled(self._workers.acquire(False, call.name))
         number = self._workers.number()
         built: Promise[CommandBuilt] = Promise()

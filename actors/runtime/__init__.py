@@ -4,3 +4,8 @@
 host's actor: connections, supervision), ``bodies.py`` (the host's own bodies and judges),
 ``flow.py`` (one logic under both surfaces), ``session.py``, ``turn.py``, ``sync.py``, ``aio.py``.
 """
+
+import logging
+
+# A library does not print: who embeds it decides what becomes of its log lines.
+logging.getLogger("interlock").addHandler(logging.NullHandler())

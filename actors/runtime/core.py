@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextlib
 import os
 import sys
@@ -66,6 +67,8 @@ class RuntimeCore:
         self.unsettled: list[Role] = []
         self.unwritten: dict[str, str] = {}
         self._keys = Keys.generate()
+        # S6: what must be hidden from commands has to be there before the first of them.
+        config.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._directory = RuntimeDirectory.create()
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._door = Doorkeeper(self._context)
@@ -106,6 +109,7 @@ class RuntimeCore:
 
     def started(self) -> Flow[None]:
         """Wait until every owner is ready and knows the tools."""
+        atexit.register(self.close_now)
         try:
             yield self._host.ready
         except BaseException:
@@ -158,7 +162,7 @@ class RuntimeCore:
     def _owner_lost(self, role: Role) -> None:
         if role is not Role.WRITER:
             return
-        for session in self._sessions.values():
+        for session in list(self._sessions.values()):
             session.lost_writer()
             self.streams.lost_writer(session.id, session.durable_seq)
         self._sessions.clear()
@@ -253,16 +257,25 @@ class RuntimeCore:
         if self._closed or os.getpid() != self._pid:
             return {}
         self._closed = True
+        atexit.unregister(self.close_now)
         deadline = time.monotonic() + timeout
         durable: dict[str, int] = {}
         try:
             stopped: dict[Role, Stopped | None] = yield self._host.shut_down(grace, timeout)
+        except RuntimeFailureError:
+            self.unsettled = list(OWNERS)  # the host's actor has failed; what it started is killed
+        else:
             writer = stopped.get(Role.WRITER)
             durable = dict(writer.durable) if writer is not None else {}
             self._report(stopped)
         finally:
             yield in_thread(lambda: self._end(deadline))
         return durable
+
+    def close_now(self) -> None:
+        """What remains to do when the program ends without closing the runtime."""
+        with contextlib.suppress(Exception):
+            run_sync(self.closed(grace=0.0, timeout=INTERRUPT_TIMEOUT))
 
     def _report(self, stopped: dict[Role, Stopped | None]) -> None:
         self.unsettled = [role for role, word in stopped.items() if word is None]
@@ -281,9 +294,3 @@ class RuntimeCore:
         self._door.close()
         self._context.destroy(linger=0)
         self._directory.close()
-
-
-def close_now(core: RuntimeCore) -> None:
-    """What remains to do when the program ends without closing the runtime."""
-    with contextlib.suppress(Exception):
-        run_sync(core.closed(grace=0.0, timeout=INTERRUPT_TIMEOUT))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,9 +32,11 @@ from ..port import PeerLostError
 from ..roles import Role
 from ..tools import jsontext
 from ..tools.result import ToolResult
-from .flow import Flow
+from .flow import Flow, in_thread
 from .session import SessionCore
 
+#: What a body gets (s) to end by itself when the user presses Ctrl-C.
+INTERRUPT_GRACE = 0.5
 #: A step's calls may wait for people and run for long; each has its own deadline (s).
 STEP_TIMEOUT = 7 * 24 * 3600.0
 
@@ -127,6 +130,8 @@ class TurnCore:
         if self.ended:
             return
         self.ended, self.session.turn_open = True, False
+        if isinstance(error, KeyboardInterrupt | SystemExit) and self._unsettled():
+            return  # the runtime ends and records what it can; the repair closes the turn (R2)
         try:
             if self.step is not None and not self.step.ended:
                 yield from self.step.finish()
@@ -136,6 +141,10 @@ class TurnCore:
             if error is None:
                 raise
             # The log cannot be written; what the caller is told is what went wrong first.
+
+    def _unsettled(self) -> bool:
+        step = self.step
+        return step is not None and not step.ended and bool(step.calls) and step.results is None
 
 
 class StepCore:
@@ -147,6 +156,7 @@ class StepCore:
         self.calls: list[ToolCall] = []
         self.results: list[ToolResult] | None = None
         self.ended = False
+        self._asked: Future[StepExecuted] | None = None
 
     def start(self) -> Flow[None]:
         """K1: the earlier facts are durable before the step begins."""
@@ -213,9 +223,15 @@ class StepCore:
             raise
         except InterlockError:
             raise
+        except (KeyboardInterrupt, SystemExit):
+            # The program ends: ask, wait for a moment only, and leave the rest to the runtime's
+            # end.
+            self.cancel("the program was interrupted")
+            yield from self._recorded_within(INTERRUPT_GRACE)
+            raise
         except BaseException:
-            # Ctrl-C or a cancelled task: cancel, and wait for what is recorded of it (P4).
-            self.cancel("the caller was interrupted")
+            # A cancelled task: cancel, and wait for what is recorded of it (P4).
+            self.cancel("the caller was cancelled")
             yield from self._recorded()
             raise
         self.results = results
@@ -272,7 +288,8 @@ class StepCore:
                 cancelled,
             )
 
-        reply: StepExecuted = yield session.host.request(Role.DISPATCHER, build, STEP_TIMEOUT)
+        self._asked = session.host.request(Role.DISPATCHER, build, STEP_TIMEOUT)
+        reply: StepExecuted = yield self._asked
         return reply
 
     def _recorded(self) -> Flow[None]:
@@ -281,6 +298,14 @@ class StepCore:
             self.results = yield from self._executed(cancelled=False)
         except (InterlockError, PeerLostError):
             return
+
+    def _recorded_within(self, seconds: float) -> Flow[None]:
+        asked = self._asked
+        if asked is None:
+            return
+        yield in_thread(lambda: wait([asked], timeout=seconds))
+        if asked.done() and asked.exception() is None:
+            self.results = self._in_model_order({}, asked.result().results)
 
     def _what_is_left(self) -> Flow[tuple[list[WireCall], dict[str, ToolResult]]]:
         """From the log: the calls without a result, and the results of the others."""
