@@ -183,6 +183,7 @@ class Pipeline:
             call.name,
             call.valid_arguments,
             call.key,
+            call.workspace,
         )
         late: Promise[None] = Promise()
         timer = self._port.at(self._port.now() + BUILD_TIMEOUT, lambda: late.resolve(None))

@@ -48,6 +48,8 @@ from .subscription import Streams, SubscriptionCore
 CLOSE_TIMEOUT = 30.0
 #: The same when the user pressed Ctrl-C.
 INTERRUPT_TIMEOUT = 1.2
+#: The same where it had not even started.
+START_TIMEOUT = 0.2
 #: Seconds within which opening a large log must answer.
 OPEN_TIMEOUT = 600.0
 
@@ -111,7 +113,8 @@ class RuntimeCore:
         try:
             yield self._host.ready
         except BaseException:
-            yield from self.closed(grace=0.0, timeout=INTERRUPT_TIMEOUT)
+            # Nothing is recorded yet, so nobody needs time to settle anything.
+            yield from self.closed(grace=0.0, timeout=START_TIMEOUT)
             raise
         self._publish()
 

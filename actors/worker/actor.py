@@ -152,6 +152,7 @@ class WorkerActor(pykka.ThreadingActor):
             session_id=message.session,
             call_id=message.call_id,
             idempotency_key=message.idempotency_key,
+            cwd=message.workspace,
             timeout=message.timeout,
             progress=lambda data: self._say_later(BodyProgress(number, data)),
             nested=lambda name, arguments: self._call_tool(number, token, name, arguments),
@@ -184,6 +185,7 @@ class WorkerActor(pykka.ThreadingActor):
             session_id=message.session,
             call_id=message.call_id,
             idempotency_key=message.idempotency_key,
+            cwd=message.workspace,
         )
         self._runner.start(job, self._built)
 
