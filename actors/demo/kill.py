@@ -17,6 +17,7 @@ from interlock.backends.event import Event
 from interlock.backends.jsonl import JsonlBackend
 from interlock.backends.reading import read_log
 
+from ..liveness import Watch
 from ..roles import Role
 from .lone import Task
 
@@ -45,7 +46,8 @@ class LoneProcess:
     def __init__(self, task: Task, said: Path) -> None:
         self._task, self._said = task, said
         self._process: subprocess.Popen[bytes] | None = None
-        self._owners: dict[str, int] = {}
+        #: Its owners: process ids, each held by a descriptor that says when it ends.
+        self._owners: dict[str, tuple[int, Watch]] = {}
 
     @property
     def pid(self) -> int:
@@ -58,8 +60,10 @@ class LoneProcess:
         async for line in reader:
             word = msgspec.json.decode(line)
             if "owners" in word:
-                # By descriptor: a process id may be somebody else's by the time it is needed.
-                self._owners = {role: os.pidfd_open(pid) for role, pid in word["owners"].items()}
+                for role, pid in word["owners"].items():
+                    watch = Watch.process(pid)
+                    if watch is not None:
+                        self._owners[role] = (pid, watch)
             elif "type" in word:
                 raw = msgspec.json.encode(word["data"])
                 yield Event(word["type"], word["seq"], word["time"], raw)
@@ -104,17 +108,25 @@ class LoneProcess:
         self.kill()
         loop = asyncio.get_running_loop()
         ended = {role: loop.create_future() for role in self._owners}
-        for role, owner in self._owners.items():
-            loop.add_reader(owner, _resolve, ended[role])
+        for role, (_, watch) in self._owners.items():
+            loop.add_reader(watch.descriptor, _resolve, ended[role])
         if Role.DISPATCHER in self._owners:
-            with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self._owners[Role.DISPATCHER], signal.SIGTERM)
+            _terminate(*self._owners[Role.DISPATCHER])
         if ended:
             await asyncio.wait(ended.values(), timeout=LEAVE)
-        for owner in self._owners.values():
-            loop.remove_reader(owner)
-            os.close(owner)
+        for _, watch in self._owners.values():
+            loop.remove_reader(watch.descriptor)
+            watch.close()
         self._owners = {}
+
+
+def _terminate(pid: int, watch: Watch) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        if sys.platform == "linux":
+            # By descriptor: a process id may be somebody else's by now.
+            signal.pidfd_send_signal(watch.descriptor, signal.SIGTERM)
+        else:
+            os.kill(pid, signal.SIGTERM)
 
 
 def _resolve(future: asyncio.Future[None]) -> None:
