@@ -1,7 +1,7 @@
 """The running system: the runtime that people embed, its sessions and tools, the agent loop.
 
-Names are loaded when they are first used, so that a process that needs only a part of them (an owner,
-a worker) starts without the rest.
+Names are loaded when they are first used, so that a process that needs only a part of them
+(an owner, a worker) starts without the rest.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from interlock.backends.codes import Code
     from interlock.backends.errors import InterlockError, LogError, SessionError
 
+    from .agent import Agent, AsyncAgent, Model, ModelRequest, Say, ScriptedModel
     from .errors import ApprovalError, RuntimeFailureError, SandboxError, ToolError
     from .runtime.aio import AsyncRuntime, AsyncSession, AsyncStep, AsyncTurn
     from .runtime.config import ApprovalRequest
@@ -44,6 +45,14 @@ _HOMES = {
         "RuntimeFailureError",
         "SandboxError",
         "ToolError",
+    ),
+    "interlock.actors.agent": (
+        "Agent",
+        "AsyncAgent",
+        "Model",
+        "ModelRequest",
+        "Say",
+        "ScriptedModel",
     ),
     "interlock.actors.runtime.aio": ("AsyncRuntime", "AsyncSession", "AsyncStep", "AsyncTurn"),
     "interlock.actors.runtime.config": ("ApprovalRequest",),

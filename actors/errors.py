@@ -1,4 +1,6 @@
-"""Every exception a user of the runtime may meet, one class per family, all under InterlockError."""
+"""Every exception a user of the runtime may meet, one class per family, all under
+InterlockError.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +68,9 @@ _FAMILIES: tuple[type[InterlockError], ...] = (
 
 
 def error_for(code: str, message: str, **details: object) -> InterlockError:
-    """Return the exception of the family that ``code`` belongs to (used for refusals off the wire)."""
+    """Return the exception of the family that ``code`` belongs to (used for refusals off the
+    wire).
+    """
     known = Code(code)
     family = next(f for f in _FAMILIES if known in f.codes)
     return family(known, message, **details)

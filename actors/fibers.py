@@ -1,9 +1,10 @@
 """Coroutines without an event loop: the life of a call, written top to bottom.
 
-An owner's decisions that wait for others (a checkpoint, an answer, a result) are ``async`` functions
-that run inside the actor's own thread, one step at a time, whenever what they wait for arrives. There
-is no scheduler and no I/O here: a :class:`Promise` is resolved by the message that answers it, and
-that runs whatever waited for it. The same code runs under the simulation's seeded clock.
+An owner's decisions that wait for others (a checkpoint, an answer, a result) are ``async``
+functions that run inside the actor's own thread, one step at a time, whenever what they wait for
+arrives. There is no scheduler and no I/O here: a :class:`Promise` is resolved by the message that
+answers it, and that runs whatever waited for it. The same code runs under the simulation's seeded
+clock.
 """
 
 from __future__ import annotations
@@ -90,7 +91,9 @@ def spawn(coroutine: Coroutine[Any, None, T]) -> Fiber[T]:
 
 
 async def gather(fibers: list[Fiber[T]]) -> list[T]:
-    """Wait for all; the results in the order of ``fibers``. The first error is raised at the end."""
+    """Wait for all; the results in the order of ``fibers``. The first error is raised at the
+    end.
+    """
     return [await fiber.result for fiber in fibers]
 
 

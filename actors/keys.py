@@ -1,8 +1,8 @@
 """Keys, and the door that admits only known ones (X1).
 
-Every connection is authenticated with CURVE. A :class:`Keyring` says which public keys are known and
-which role each gives; a :class:`Doorkeeper` answers ZeroMQ's authentication requests (ZAP) from it on
-a thread of its own, so that a handshake never waits for a busy actor.
+Every connection is authenticated with CURVE. A :class:`Keyring` says which public keys are known
+and which role each gives; a :class:`Doorkeeper` answers ZeroMQ's authentication requests (ZAP)
+from it on a thread of its own, so that a handshake never waits for a busy actor.
 """
 
 from __future__ import annotations

@@ -4,10 +4,12 @@ Life of a mailbox:
 
 1. pykka makes it with the actor, in the starter's thread. It holds no socket yet; local messages
    (``ActorRef.tell``, ``stop``, completions of other threads) can already be put.
-2. The actor's thread calls :meth:`Mailbox.open` and from then on owns every socket in it: one ROUTER
+2. The actor's thread calls :meth:`Mailbox.open` and from then on owns every socket in it: one
+ROUTER
    that others connect to, and a DEALER per peer that it asks (:meth:`connect`).
 3. ``get()`` waits for whatever comes first: a remote message, a local one, a watched descriptor or
-   the next timer. It takes *everything* that is ready in one go and hands the remote part over as one
+   the next timer. It takes *everything* that is ready in one go and hands the remote part over as
+   one
    :class:`Batch`, so that the writer commits all of it with one sync.
 4. ``close()``, in the actor's thread, closes the sockets without lingering.
 
@@ -27,7 +29,7 @@ from typing import Any, NamedTuple
 import zmq
 from pykka._envelope import Envelope
 
-from .keys import Keyring, KeyPair, guard_client, guard_server
+from .keys import KeyPair, Keyring, guard_client, guard_server
 from .messages import Message
 from .roles import Role
 from .wire import LIMITS, BadMessageError, decode, encode
@@ -39,7 +41,9 @@ BATCH = 4096
 
 
 class Peer(NamedTuple):
-    """One connection of somebody to this actor: replies go to ``identity``, rights follow ``role``."""
+    """One connection of somebody to this actor: replies go to ``identity``, rights follow
+    ``role``.
+    """
 
     identity: bytes
     role: Role
@@ -47,7 +51,9 @@ class Peer(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """What one ``get`` found: messages of connected peers, answers on links, descriptors that fired."""
+    """What one ``get`` found: messages of connected peers, answers on links, descriptors that
+    fired.
+    """
 
     received: list[tuple[Peer, Message]]
     answers: list[tuple[Role, Message]]

@@ -12,7 +12,6 @@ from __future__ import annotations
 from typing import ClassVar
 
 import msgspec
-
 from interlock.backends.event import Draft
 
 from .roles import Role
@@ -73,7 +72,9 @@ class Welcome(Message, frozen=True):
 
 
 class PeerChanged(Message, frozen=True):
-    """Host → owner: from now on ``role`` is at ``endpoint`` under ``public_key``, in another life."""
+    """Host → owner: from now on ``role`` is at ``endpoint`` under ``public_key``, in another
+    life.
+    """
 
     SENDERS = HOSTS
     role: str
@@ -119,7 +120,9 @@ class Shutdown(Message, frozen=True):
 
 
 class Stopped(Message, frozen=True):
-    """Any owner → requester: everything it owned is settled; up to which ``seq`` per session (L16)."""
+    """Any owner → requester: everything it owned is settled; up to which ``seq`` per session
+    (L16).
+    """
 
     SENDERS = OWNERS
     rid: int
@@ -131,7 +134,9 @@ class Stopped(Message, frozen=True):
 
 
 class CreateSession(Message, frozen=True):
-    """Host or client → writer. Replied to by :class:`SessionOpened`; nothing is written yet (L7)."""
+    """Host or client → writer. Replied to by :class:`SessionOpened`; nothing is written yet
+    (L7).
+    """
 
     SENDERS = CALLERS
     rid: int
@@ -193,7 +198,9 @@ class SessionOpened(Message, frozen=True):
 
 
 class RepairSession(Message, frozen=True):
-    """Host or client → writer: append the closers of R2 and flush. Replied to by :class:`Appended`."""
+    """Host or client → writer: append the closers of R2 and flush. Replied to by
+    :class:`Appended`.
+    """
 
     SENDERS = CALLERS
     rid: int
@@ -228,8 +235,8 @@ class Flush(Message, frozen=True):
 class Appended(Message, frozen=True):
     """Writer → requester: what was appended and how far the log is durable (L2).
 
-    ``first_seq`` is -1 where nothing was appended. ``approval_policy`` and ``sandbox_mode`` are those
-    in force after the append (``None`` where the log does not say).
+    ``first_seq`` is -1 where nothing was appended. ``approval_policy`` and ``sandbox_mode`` are
+    those in force after the append (``None`` where the log does not say).
     """
 
     SENDERS = WRITER
@@ -303,7 +310,9 @@ class StreamItem(Message, frozen=True):
 
 
 class StreamLagged(Message, frozen=True):
-    """Writer → subscriber: items were left out; re-read the log, the stream goes on at ``next_seq``."""
+    """Writer → subscriber: items were left out; re-read the log, the stream goes on at
+    ``next_seq``.
+    """
 
     SENDERS = WRITER
     session: str
@@ -321,7 +330,9 @@ class StreamAck(Message, frozen=True):
 
 
 class StreamEnded(Message, frozen=True):
-    """Writer → subscriber: the session was closed here; ``code`` says why where it was not in order."""
+    """Writer → subscriber: the session was closed here; ``code`` says why where it was not in
+    order.
+    """
 
     SENDERS = WRITER
     session: str
@@ -331,7 +342,9 @@ class StreamEnded(Message, frozen=True):
 
 
 class WriteFailed(Message, frozen=True):
-    """Writer → session's opener and subscribers: a background write failed; nothing is lost yet (L5)."""
+    """Writer → session's opener and subscribers: a background write failed; nothing is lost yet
+    (L5).
+    """
 
     SENDERS = WRITER
     session: str
@@ -342,7 +355,9 @@ class WriteFailed(Message, frozen=True):
 
 
 class SessionState(Message, frozen=True):
-    """Dispatcher or host → writer: how the open session stands. Replied to by :class:`SessionOpened`."""
+    """Dispatcher or host → writer: how the open session stands. Replied to by
+    :class:`SessionOpened`.
+    """
 
     SENDERS = APPENDERS
     rid: int
@@ -455,6 +470,7 @@ class CancelCalls(Message, frozen=True):
     SENDERS = CALLERS
     session: str
     message_seq: int
+    reason: str
     call_ids: list[str] | None = None
 
 
@@ -491,7 +507,9 @@ class CallProgress(Message, frozen=True):
 
 
 class JudgeCall(Message, frozen=True):
-    """Dispatcher → host: let your gates, guards or hooks judge a call. Replied to by :class:`Judged`."""
+    """Dispatcher → host: let your gates, guards or hooks judge a call. Replied to by
+    :class:`Judged`.
+    """
 
     SENDERS = DISPATCHER
     rid: int
@@ -518,7 +536,9 @@ class Judged(Message, frozen=True):
 
 
 class WorkerReady(Message, frozen=True):
-    """Worker → dispatcher: here I am, or (``loaded``) bodies may come; ``failed`` names broken tools."""
+    """Worker → dispatcher: here I am, or (``loaded``) bodies may come; ``failed`` names broken
+    tools.
+    """
 
     SENDERS = WORKERS
     pid: int
@@ -547,6 +567,7 @@ class BuildCommand(Message, frozen=True):
     tool: str
     arguments: bytes
     idempotency_key: str
+    workspace: str = ""
 
 
 class CommandBuilt(Message, frozen=True):
@@ -562,8 +583,8 @@ class CommandBuilt(Message, frozen=True):
 class Release(Message, frozen=True):
     """Dispatcher → worker or host: run this body now, once.
 
-    Only :func:`interlock.actors.release.release` builds one (K2). ``number`` grows with every message
-    to one receiver, which runs nothing whose number it has passed (K6).
+    Only :func:`interlock.actors.release.release` builds one (K2). ``number`` grows with every
+    message to one receiver, which runs nothing whose number it has passed (K6).
     """
 
     SENDERS = DISPATCHER
@@ -579,10 +600,14 @@ class Release(Message, frozen=True):
     checkpoint_seq: int
     #: What a nested call of this body must show (K5).
     token: str
+    #: The session's working directory; empty where it has none.
+    workspace: str = ""
 
 
 class CancelBody(Message, frozen=True):
-    """Dispatcher → worker, host or launcher: ask the body ``number`` to stop; ``kill`` ends a command."""
+    """Dispatcher → worker, host or launcher: ask the body ``number`` to stop; ``kill`` ends a
+    command.
+    """
 
     SENDERS = DISPATCHER
     number: int
@@ -691,8 +716,8 @@ class CommandEnded(Message, frozen=True):
 class AskApproval(Message, frozen=True):
     """Dispatcher → broker: get one decision on one call. Replied to by :class:`ApprovalSettled`.
 
-    ``digest`` binds the answer to the call's identity, tool and raw argument string (A9); ``timeout``
-    is how long (s) the request stays open.
+    ``digest`` binds the answer to the call's identity, tool and raw argument string (A9);
+    ``timeout`` is how long (s) the request stays open.
     """
 
     SENDERS = DISPATCHER
@@ -727,10 +752,21 @@ class WithdrawApproval(Message, frozen=True):
 
 
 class BecomeAnswerer(Message, frozen=True):
-    """Host or answerer → broker: send me requests, also those that are open. No reply but these."""
+    """Host or answerer → broker: send me requests, also those that are open.
+
+    Replied to by :class:`AnswererJoined`, before any request.
+    """
 
     SENDERS = ANSWERERS
+    rid: int
     name: str
+
+
+class AnswererJoined(Message, frozen=True):
+    """Broker → answerer: from here on requests come."""
+
+    SENDERS = BROKER
+    rid: int
 
 
 class LeaveAnswering(Message, frozen=True):

@@ -20,13 +20,12 @@ from typing import Any, Protocol
 import msgspec
 import pykka
 import zmq
-from pykka._envelope import Envelope
-
 from interlock.backends.codes import Code
+from pykka._envelope import Envelope
 
 from .errors import InterlockError, RuntimeFailureError
 from .fibers import Promise
-from .keys import Doorkeeper, Keyring, KeyPair
+from .keys import Doorkeeper, KeyPair, Keyring
 from .liveness import Watch
 from .mailbox import Batch, Mailbox, Peer
 from .messages import (
@@ -90,7 +89,9 @@ class Core(Protocol):
     """The decisions of one owner."""
 
     def receive(self, peer: Peer, message: Message) -> None:
-        """Handle one message. Requests that fail by rule raise InterlockError: the shell refuses."""
+        """Handle one message. Requests that fail by rule raise InterlockError: the shell
+        refuses.
+        """
 
     def batch_done(self) -> None:
         """Everything that was ready has been received: now do what can be done for all of it."""
@@ -141,6 +142,7 @@ class Owner(pykka.ThreadingActor):
         self._watches: dict[int, tuple[Watch, Callable[[], None]]] = {}
         self._stopping = False
         self._host_is_lost = False
+        self._finished = False
 
     @staticmethod
     def _create_actor_inbox() -> Mailbox:
@@ -159,6 +161,14 @@ class Owner(pykka.ThreadingActor):
         """Build this owner's core (its thread, sockets open)."""
 
     def on_start(self) -> None:
+        try:
+            self._begin()
+        except BaseException:
+            # pykka stops an actor whose start fails without calling either hook: end the process.
+            self._finish()
+            raise
+
+    def _begin(self) -> None:
         config = self.config
         self._door.guard(config.role, self.keyring)
         self.mailbox.open(self._context, config.endpoints, config.keys, self.keyring, config.role)
@@ -182,6 +192,9 @@ class Owner(pykka.ThreadingActor):
         self._finish()
 
     def _finish(self) -> None:
+        if self._finished:
+            return
+        self._finished = True
         for watch, _ in self._watches.values():
             watch.close()
         self._watches.clear()
@@ -294,7 +307,9 @@ class Owner(pykka.ThreadingActor):
             self.core.host_lost()
 
     def when_gone(self, role: Role, call: Callable[[], None]) -> None:
-        """Call ``call`` once the process of the owner ``role`` has ended; at once if none is known."""
+        """Call ``call`` once the process of the owner ``role`` has ended; at once if none is
+        known.
+        """
         address = self.peers.get(role)
         if address is None or not address.pid:
             call()
@@ -348,7 +363,9 @@ class Owner(pykka.ThreadingActor):
     def ask(self, role: Role, build: Callable[[int], Message], timeout: float) -> Promise[Any]:
         return self._requests.ask(role, build, timeout)
 
-    def ask_peer(self, peer: bytes, build: Callable[[int], Message], timeout: float) -> Promise[Any]:
+    def ask_peer(
+        self, peer: bytes, build: Callable[[int], Message], timeout: float
+    ) -> Promise[Any]:
         return self._requests.ask_peer(Role.HOST, peer, build, timeout)
 
     def at(self, when: float, call: Callable[[], None]) -> Timer:

@@ -1,8 +1,8 @@
 """What the decisions of an owner may do: the seam between its core and its shell.
 
-A core never touches a socket, a clock, a thread or a file. It is handed messages and does everything
-else through a :class:`Port`; the real one is :class:`interlock.actors.owner.Owner`, the simulation
-has another.
+A core never touches a socket, a clock, a thread or a file. It is handed messages and does
+everything else through a :class:`Port`; the real one is :class:`interlock.actors.owner.Owner`, the
+simulation has another.
 """
 
 from __future__ import annotations
@@ -72,14 +72,20 @@ class Port(Protocol):
         :class:`~interlock.actors.errors.InterlockError` that a :class:`Refused` stands for.
         """
 
-    def ask_peer(self, peer: bytes, build: Callable[[int], Message], timeout: float) -> Promise[Any]:
+    def ask_peer(
+        self, peer: bytes, build: Callable[[int], Message], timeout: float
+    ) -> Promise[Any]:
         """The same for a connected peer (the host's gates)."""
 
     def at(self, when: float, call: Callable[[], None]) -> Timer:
         """Call ``call`` at monotonic time ``when``."""
 
     def work(self, job: Callable[[], Any]) -> Promise[Any]:
-        """Run blocking ``job`` on a thread of the owner's pool; the promise holds what it returns."""
+        """Run blocking ``job`` on a thread of the owner's pool; the promise holds what it
+        returns.
+        """
 
     def when_gone(self, role: Role, call: Callable[[], None]) -> None:
-        """Call ``call`` once the process of the owner ``role`` has ended, at once if there is none."""
+        """Call ``call`` once the process of the owner ``role`` has ended, at once if there is
+        none.
+        """

@@ -24,7 +24,9 @@ FAILED = 70
 
 
 def read_config(into: Any) -> Any:
-    """Read the configuration of type ``into`` from standard input and put /dev/null in its place."""
+    """Read the configuration of type ``into`` from standard input and put /dev/null in its
+    place.
+    """
     data = sys.stdin.buffer.read()
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)

@@ -1,6 +1,7 @@
 """The rule: a release can only be built from a durable acknowledgement (K2).
 
-:class:`Checkpoint` is the writer's word that a prefix of a log survives power loss. It is made from an
+:class:`Checkpoint` is the writer's word that a prefix of a log survives power loss. It is made
+from an
 :class:`~interlock.actors.messages.Appended` message and from nothing else. :func:`release` and
 :func:`launch` take one as their first argument, and they are the only places in the code base that
 build what a body starts from; a test reads the source to keep it so.
@@ -46,8 +47,8 @@ class Checkpoint:
             return
         raise ToolError(
             Code.CHECKPOINT_FAILED,
-            f"call {call.call_id!r} of session {call.session_id!r} was not released: the checkpoint "
-            f"does not hold for it ({problem})",
+            f"call {call.call_id!r} of session {call.session_id!r} was not released: the "
+            f"checkpoint does not hold for it ({problem})",
         )
 
 
@@ -60,6 +61,7 @@ class ReleaseTerms(NamedTuple):
     timeout: float
     covers: int
     incarnation: str
+    workspace: str
 
 
 def release(
@@ -79,12 +81,11 @@ def release(
         incarnation=checkpoint.incarnation,
         checkpoint_seq=checkpoint.durable_seq,
         token=token,
+        workspace=terms.workspace,
     )
 
 
-def launch(
-    checkpoint: Checkpoint, terms: ReleaseTerms, command: Command, mode: str, workspace: str
-) -> Launch:
+def launch(checkpoint: Checkpoint, terms: ReleaseTerms, command: Command, mode: str) -> Launch:
     """Build the message that lets the launcher run a confined command, once."""
     checkpoint.check(terms.identity, terms.covers, terms.incarnation)
     return Launch(
@@ -94,7 +95,7 @@ def launch(
         call_id=terms.identity.call_id,
         command=command,
         mode=mode,
-        workspace=workspace,
+        workspace=terms.workspace,
         idempotency_key=terms.idempotency_key,
         timeout=terms.timeout,
         incarnation=checkpoint.incarnation,

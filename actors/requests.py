@@ -1,7 +1,7 @@
 """Requests that a process has made and whose replies are awaited, with their deadlines; and timers.
 
-Used by everything that owns a mailbox: the four owners and the host. All of it runs in the mailbox's
-thread.
+Used by everything that owns a mailbox: the four owners and the host. All of it runs in the
+mailbox's thread.
 """
 
 from __future__ import annotations

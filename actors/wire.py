@@ -38,7 +38,9 @@ def _message_types() -> tuple[type[Message], ...]:
 
 MESSAGE_TYPES = _message_types()
 _encoder = msgspec.msgpack.Encoder()
-_decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(reduce(or_, cast(Any, MESSAGE_TYPES)))
+_decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(
+    reduce(or_, cast(Any, MESSAGE_TYPES))
+)
 
 
 class BadMessageError(ValueError):

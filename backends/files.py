@@ -86,20 +86,19 @@ class FileCache:
 
 
 def make_directories(directory: Path, disk: Disk) -> list[Path]:
-    """Make ``directory`` and what is missing above it; return the parents that must be synced."""
+    """Make ``directory`` and what is missing above it; return what was missing, topmost first."""
     missing: list[Path] = []
     while not _exists(directory, disk):
         missing.append(directory)
         if directory.parent == directory:
             break
         directory = directory.parent
-    changed: list[Path] = []
-    for path in reversed(missing):
-        # Another process may have made it meanwhile; whether it synced the entry is not known.
+    missing.reverse()
+    for path in missing:
+        # Another process may have made it meanwhile.
         with suppress(FileExistsError):
             disk.mkdir(path)
-        changed.append(path.parent)
-    return changed
+    return missing
 
 
 def publish(
@@ -155,16 +154,14 @@ def _name(temporary: Path, path: Path, disk: Disk) -> None:
             ) from second
 
 
-def write_spill(directory: Path, seq: int, content: bytes, disk: Disk, *, durable: bool) -> bool:
-    """Write ``spill/<seq>`` and sync it; return whether the spill directory is new.
+def write_spill(directory: Path, seq: int, content: bytes, disk: Disk, *, durable: bool) -> None:
+    """Write ``spill/<seq>`` and sync it. The sync of ``directory`` itself is the caller's.
 
     A file of that name can only be left over from an event that never became durable.
     """
     folder = directory / "spill"
-    new = False
     with suppress(FileExistsError):
         disk.mkdir(folder)
-        new = True
     fd = disk.open(folder / str(seq), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     try:
         write_all(disk, fd, content)
@@ -174,7 +171,6 @@ def write_spill(directory: Path, seq: int, content: bytes, disk: Disk, *, durabl
         disk.close(fd)
     if durable:
         disk.sync_directory(folder)
-    return new
 
 
 def _exists(path: Path, disk: Disk) -> bool:

@@ -59,7 +59,6 @@ class Compaction(msgspec.Struct, frozen=True):
 
     id: str
     command_id: str | None
-    turn: int | None
     summarized: bool = False
 
 
@@ -141,8 +140,8 @@ class LogFold:
 
     @property
     def balanced(self) -> bool:
-        """True where no turn is open: nothing to repair."""
-        return self.turn is None
+        """True where neither a turn nor a compaction is open: nothing to repair."""
+        return self.turn is None and self.compaction is None
 
     @property
     def head(self) -> int | None:
@@ -291,7 +290,8 @@ class LogFold:
         self.dispatches = {}
 
     def _step_start(self, _event: Event, data: dict[str, Any]) -> None:
-        self.step = self.last_step = _number(data.get("step"), self.last_step + 1)
+        if self.turn is not None:
+            self.step = self.last_step = _number(data.get("step"), self.last_step + 1)
         self.open_calls = {}
         self.retry_chains = {}
 
@@ -300,13 +300,16 @@ class LogFold:
         self.open_calls = {}
 
     def _assistant_message(self, event: Event, data: dict[str, Any]) -> None:
-        if self.turn is None or event.surface_op != "append":
+        if self.step is None:
             return
         for block in data["message"]["content"]:
             if isinstance(block, dict) and block.get("type") == "tool-call":
                 call_id = block["id"]
-                # A repeated id (only in a log that broke the rule) is a new call, and comes last.
-                self.open_calls.pop(call_id, None)
+                known = self.open_calls.pop(call_id, None)
+                if known is not None and known.result_seq is None:
+                    # Only in a log that broke the rule: what may have started stays known.
+                    self.open_calls[call_id] = known
+                    continue
                 self.open_calls[call_id] = CallState(
                     call_id, block["name"], block["arguments"], event.seq
                 )
@@ -326,7 +329,8 @@ class LogFold:
 
     def _approval_asked(self, event: Event, data: dict[str, Any]) -> None:
         approval_id, call_id = data.get("id"), data.get("callId")
-        if not isinstance(approval_id, str):
+        # A4: outside a turn there is no request, whatever a foreign log says.
+        if self.turn is None or not isinstance(approval_id, str):
             return
         call_id = call_id if isinstance(call_id, str) else None
         self.approvals[approval_id] = ApprovalState(
@@ -369,7 +373,8 @@ class LogFold:
         self.provider = provider if isinstance(provider, str) else None
 
     def _end_seed(self, event: Event, data: dict[str, Any]) -> None:
-        # Another program took the log up here (a fork's seed, or the harness resuming it).
+        # Another program took the log up here (a fork's seed, or the harness resuming it), and what
+        # compaction its predecessor left open ended with that.
         self.interlock_since = None
         self.compaction = None
         if data.get("inherited") is True:
@@ -380,8 +385,9 @@ class LogFold:
             self.interlock_since = event.seq
 
     def _compaction_start(self, _event: Event, data: dict[str, Any]) -> None:
+        command_id = data.get("sourceCommandId")
         self.compaction = Compaction(
-            str(data.get("compactionId")), data.get("sourceCommandId"), data.get("turn")
+            str(data.get("compactionId")), command_id if isinstance(command_id, str) else None
         )
 
     def _compaction_summary(self, _event: Event, _data: dict[str, Any]) -> None:

@@ -85,10 +85,8 @@ def _in_open_turn(fold: LogFold, _event: Event, _data: Data) -> None:
         _refuse("no turn is open")
 
 
-def _assistant_message(fold: LogFold, event: Event, data: Data) -> None:
+def _assistant_message(fold: LogFold, _event: Event, data: Data) -> None:
     _in_step(fold, data)
-    if event.surface_op != "append":
-        return
     seen = set(fold.open_calls)
     for block in data["message"]["content"]:
         if block.get("type") != "tool-call":

@@ -131,7 +131,7 @@ def _shaped(row: dict[str, Any], source: str) -> Header:
         _corrupt(source, "the header's 'origin' is not 'subagent'")
     if not row["id"]:
         _corrupt(source, "the header's 'id' is empty")
-    if "cwd" in row and not is_absolute(row["cwd"]):
+    if "cwd" in row and not _is_absolute(row["cwd"]):
         _corrupt(source, "the header's 'cwd' is no absolute path")
     return Header(
         id=row["id"],
@@ -145,8 +145,8 @@ def _shaped(row: dict[str, Any], source: str) -> Header:
     )
 
 
-def is_absolute(path: str) -> bool:
-    """Tell whether ``path`` is absolute on either family of systems: logs travel between them."""
+def _is_absolute(path: str) -> bool:
+    # On either family of systems: logs travel between them.
     return posixpath.isabs(path) or _WINDOWS_ABSOLUTE.match(path) is not None
 
 

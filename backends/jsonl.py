@@ -11,11 +11,11 @@ import msgspec
 
 from .codes import Code
 from .disk import Disk, OsDisk
-from .errors import SessionError
+from .errors import LogError, SessionError
 from .event import decode_line
 from .files import FileCache
 from .fold import LogFold
-from .header import VERSION, Header, decode_header, is_absolute, older_format
+from .header import VERSION, Header, decode_header, encode_header, older_format
 from .lock import SessionLock
 from .log import SessionLog
 from .paths import log_name, parse_log_name, project_dir_name, session_dir_name
@@ -61,16 +61,22 @@ class JsonlBackend:
         self.power_loss_durable = durability == "file" and sys.platform != "win32"
         self._disk: Disk = disk or OsDisk()
         self._files = FileCache(self._disk)
+        # Directories whose own entries this process has synced; shared by its logs.
+        self._durable_names: set[Path] = set()
 
     def create(self, header: Header) -> SessionLog:
         """Return a new, empty log. Nothing is on disk before its first write (L7).
 
         Raises ``SessionError``: ``SESSION_ID_INVALID``, or ``SESSION_EXISTS`` if a log of that id
-        is there already (another process may still come first: then the first write raises it).
+        is there already (another process may still come first: then the first write raises it);
+        ``ValueError`` for a header that no reader would take.
         """
         name = session_dir_name(header.id)
-        if header.cwd is not None and not is_absolute(header.cwd):
-            raise ValueError(f"a session's cwd must be an absolute path, not {header.cwd!r}")
+        try:
+            decode_header(encode_header(header), source=f"session {header.id!r}")
+        except SessionError as error:
+            # A programmer's mistake, and no damage: nothing would read this header back.
+            raise ValueError(error.message) from error
         directory = self.root / project_dir_name(header.cwd) / name
         taken = self._taken(header.id, name)
         if taken is not None:
@@ -84,8 +90,8 @@ class JsonlBackend:
         Waits up to ``wait`` seconds for the lock. Changes nothing but ``session.lock``: a torn end
         is mended by the first write, or by ``SessionLog.mend``. Raises ``SessionError``:
         ``SESSION_NOT_FOUND``, ``SESSION_LOCKED``, ``SESSION_CORRUPT``,
-        ``SESSION_FORMAT_UNSUPPORTED``; ``LogError`` (``LOG_WRITE_FAILED``) if what was read cannot
-        be synced.
+        ``SESSION_FORMAT_UNSUPPORTED``; ``LogError`` (``LOG_WRITE_FAILED``) if the disk does not
+        let it be read, locked or synced.
         """
         directory = self.find(session_id)
         if directory is None:
@@ -95,13 +101,22 @@ class JsonlBackend:
                 session=session_id,
                 root=str(self.root),
             )
-        self._current(directory)
-        lock = SessionLock.acquire(directory, session_id, self._disk, wait=wait)
         try:
-            return self._open_locked(session_id, directory, lock)
-        except BaseException:
-            lock.release()
-            raise
+            self._current(directory)
+            lock = SessionLock.acquire(directory, session_id, self._disk, wait=wait)
+            try:
+                return self._open_locked(session_id, directory, lock)
+            except BaseException:
+                lock.release()
+                raise
+        except OSError as error:
+            raise LogError(
+                Code.LOG_WRITE_FAILED,
+                f"session {session_id!r} cannot be opened for writing: {error}. Reading may work",
+                session=session_id,
+                closed=True,
+                errno=error.errno,
+            ) from error
 
     def find(self, session_id: str) -> Path | None:
         """Return the directory of a session that has a log, or None.
@@ -163,7 +178,7 @@ class JsonlBackend:
         last_seq = reader.fold.next_seq - 1
         durable_seq = last_seq - (torn.dropped.recovered if torn is not None else 0)
         store.adopt(status, last_seq, torn)
-        store.sync_opened(self.root)
+        store.sync_opened()
         rows = torn.lines.splitlines(keepends=True) if torn is not None else []
         waiting = [decode_line(row) for row in rows]
         return SessionLog(reader.header, store, reader.fold, durable_seq, waiting)
@@ -218,6 +233,7 @@ class JsonlBackend:
             path,
             disk=self._disk,
             files=self._files,
+            durable_names=self._durable_names,
             durable=self.durability == "file",
             lock=lock,
         )

@@ -34,6 +34,8 @@ _POLL_S = 0.05
 class SessionLock:
     """A held lock. Release it with :meth:`release`; the file stays."""
 
+    __slots__ = ("_disk", "_fd", "path")
+
     def __init__(self, path: Path, fd: int, disk: Disk) -> None:
         self.path = path
         self._fd: int | None = fd

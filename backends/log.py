@@ -8,7 +8,6 @@ the other does not touch, except for the flags :attr:`SessionLog.published` and
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -64,6 +63,18 @@ class Batch(msgspec.Struct, frozen=True):
 class SessionLog:
     """A log that this process may write to. Made by ``JsonlBackend.create`` and ``open``."""
 
+    __slots__ = (
+        "_closed",
+        "_returned",
+        "_spills",
+        "_store",
+        "_unacknowledged",
+        "_unsealed",
+        "durable_seq",
+        "fold",
+        "header",
+    )
+
     def __init__(
         self, header: Header, store: Store, fold: LogFold, durable_seq: int, lines: Sequence[Event]
     ) -> None:
@@ -72,7 +83,7 @@ class SessionLog:
         #: The highest event known to survive power loss, -1 if none. The writer's thread sets it.
         self.durable_seq = durable_seq
         self._store = store
-        self._unacknowledged: deque[Event] = deque(lines)
+        self._unacknowledged = list(lines)
         self._unsealed: list[Event] = []
         self._spills: list[tuple[int, bytes]] = []
         self._returned: tuple[Part, ...] = ()
@@ -154,8 +165,8 @@ class SessionLog:
         """Note that everything up to ``seq`` is durable. Writer's thread, after a good write."""
         self.durable_seq = max(self.durable_seq, seq)
         waiting = self._unacknowledged
-        while waiting and waiting[0].seq <= seq:
-            waiting.popleft()
+        if waiting:
+            del waiting[: max(0, seq + 1 - waiting[0].seq)]
 
     def pending_events(self, from_seq: int = 0) -> list[Event]:
         """Return the events from ``from_seq`` on that are not known to be durable."""

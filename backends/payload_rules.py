@@ -63,7 +63,10 @@ def further_fault(value: Struct) -> str | None:
         stray = value.llm_stream_call is True and value.raw_output is UNSET
         return "llmStreamCall needs rawOutput" if stray else None
     if isinstance(value, SessionTitle):
-        by_user = value.source.kind == "user"
+        source = value.source
+        if (source.kind == "provider") is (source.provider is UNSET):
+            return "exactly a provider's title names its provider"
+        by_user = source.kind == "user"
         return (
             "messageSeqs must be empty exactly for a user's title"
             if (by_user is bool(value.message_seqs))

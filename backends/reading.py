@@ -25,6 +25,10 @@ from .header import VERSION, Header, decode_header
 from .source import Line, LogFile
 from .surface import SurfaceError
 
+#: A writer that takes a failed write back changes the file under a reader. What looks like damage
+#: in a file that has just changed is looked at again, this often.
+_TRIES = (False, False, True)
+
 
 class Dropped(msgspec.Struct, frozen=True):
     """The end of a log that is not part of it.
@@ -87,11 +91,17 @@ def read_log(path: Path, *, disk: Disk | None = None, expect_id: str | None = No
     ``SESSION_FORMAT_UNSUPPORTED``. ``OSError`` if the file cannot be read.
     """
     disk = disk or OsDisk()
-    with LogFile(Path(path), disk) as file:
-        reader = LogReader(file, expect_id=expect_id)
-        for _ in reader.events():
-            pass
-        return Reading(reader, disk)
+    for last_try in _TRIES:
+        with LogFile(Path(path), disk) as file:
+            try:
+                reader = LogReader(file, expect_id=expect_id)
+                for _ in reader.events():
+                    pass
+                return Reading(reader, disk)
+            except SessionError:
+                if last_try or not file.changed():
+                    raise
+    raise AssertionError("the last try returns or raises")
 
 
 def read_events(
@@ -101,12 +111,20 @@ def read_events(
 
     Damage raises as in :func:`read_log`, when it is reached: events before it have been yielded.
     """
-    with LogFile(Path(path), disk or OsDisk()) as file:
-        for event in LogReader(file).events():
-            if end_seq is not None and event.seq >= end_seq:
+    disk = disk or OsDisk()
+    for last_try in _TRIES:
+        with LogFile(Path(path), disk) as file:
+            try:
+                for event in LogReader(file).events():
+                    if end_seq is not None and event.seq >= end_seq:
+                        return
+                    if event.seq >= start_seq:
+                        start_seq = event.seq + 1
+                        yield event
                 return
-            if event.seq >= start_seq:
-                yield event
+            except SessionError:
+                if last_try or not file.changed():
+                    raise
 
 
 class LogReader:

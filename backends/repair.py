@@ -13,7 +13,7 @@ import msgspec
 
 from .codes import Code
 from .event import Draft, Event, draft
-from .fold import CallState, LogFold
+from .fold import CallState, Compaction, LogFold
 from .grammar import NOT_STARTED_TEXT, repair_message_id
 
 #: The harness's own words, letter for letter: its validators compare the first of them.
@@ -53,14 +53,14 @@ class Missing(msgspec.Struct, frozen=True):
 def closers(
     fold: LogFold, *, dropped_acknowledged: bool = False, first_seq: int | None = None
 ) -> list[Draft]:
-    """Return the events that complete a log's open turn, in order; none if no turn is open (R2).
+    """Return the events that complete what a log left open, in order; none if nothing is (R2).
 
     ``fold`` is the log's state; append the result at ``fold.last_time`` and before anything else,
     since message ids hold their own seq (``first_seq``, by default ``fold.next_seq``).
     ``dropped_acknowledged`` says that records were lost which may have been acknowledged
     (``Dropped.may_be_acknowledged``): then the absence of a record proves nothing (R1).
     """
-    if fold.turn is None:
+    if fold.balanced:
         return []
     seq = fold.next_seq if first_seq is None else first_seq
     drafts: list[Draft] = []
@@ -72,10 +72,14 @@ def closers(
     for call in fold.calls:
         if call.result_seq is None:
             drafts += _answer(fold, call, seq + len(drafts), dropped_acknowledged)
+    if fold.compaction is not None:
+        # Neither this turn's end nor a next turn may cross it, and it cannot be finished any more.
+        drafts.append(_end_compaction(fold, fold.compaction))
     if fold.step is not None:
         drafts.append(draft("step/end", {"turn": fold.turn, "step": fold.step}))
-    end = {"turn": fold.turn, "reason": {"kind": "interrupted"}}
-    drafts.append(draft("turn/end", end))
+    if fold.turn is not None:
+        end = {"turn": fold.turn, "reason": {"kind": "interrupted"}}
+        drafts.append(draft("turn/end", end))
     return drafts
 
 
@@ -99,16 +103,24 @@ def missing_results(events: Iterable[Event]) -> dict[tuple[int, str], Missing]:
     for event in events:
         if event.type in ("step/start", "step/end", "turn/start", "turn/end"):
             give_up()
-        elif event.type == "assistant/message" and event.surface_op == "append":
+        elif event.type == "assistant/message":
             for block in event.data["message"]["content"]:
-                if block.get("type") == "tool-call":
+                if isinstance(block, dict) and block.get("type") == "tool-call":
                     open_calls[block["id"]] = (event.seq, False)
-        elif event.type == "tool/call" and event.data["callId"] in open_calls:
-            message_seq, _ = open_calls[event.data["callId"]]
-            open_calls[event.data["callId"]] = (message_seq, True)
+        elif event.type == "tool/call":
+            call_id = event.data.get("callId")
+            if isinstance(call_id, str) and call_id in open_calls:
+                open_calls[call_id] = (open_calls[call_id][0], True)
         elif event.type == "tool/result" and event.surface_op == "append":
             open_calls.pop(event.data["message"]["source"]["callId"], None)
     return missing
+
+
+def _end_compaction(fold: LogFold, compaction: Compaction) -> Draft:
+    data: dict[str, Any] = {"compactionId": compaction.id, "turn": fold.turn}
+    if compaction.command_id is not None:
+        data["sourceCommandId"] = compaction.command_id
+    return draft("compaction/end", data | {"error": "interrupted"})
 
 
 def _answer(fold: LogFold, call: CallState, seq: int, dropped_acknowledged: bool) -> list[Draft]:

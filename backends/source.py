@@ -80,6 +80,12 @@ class LogFile:
         """Close the file."""
         self._disk.close(self._fd)
 
+    def changed(self) -> bool:
+        """Tell whether the file has been written to since it was opened."""
+        now = self._disk.fstat(self._fd)
+        then = self.status
+        return (now.st_size, now.st_mtime_ns) != (then.st_size, then.st_mtime_ns)
+
     def start(self, length: int) -> bytes:
         """Return the first bytes of the file."""
         return self._bytes.at(0, length)

@@ -24,6 +24,27 @@ from .reading import Dropped, Recovered
 class Store:
     """One log file. ``length`` is how many of its bytes are known to be good and written by us."""
 
+    __slots__ = (
+        "_disk",
+        "_durable",
+        "_durable_names",
+        "_files",
+        "_identity",
+        "_lock",
+        "_names_due",
+        "_spill_named",
+        "_torn",
+        "compressed",
+        "directory",
+        "dropped",
+        "failed",
+        "header",
+        "length",
+        "opened_seq",
+        "path",
+        "published",
+    )
+
     def __init__(
         self,
         header: Header,
@@ -32,6 +53,7 @@ class Store:
         *,
         disk: Disk,
         files: FileCache,
+        durable_names: set[Path],
         durable: bool,
         lock: SessionLock | None = None,
     ) -> None:
@@ -50,8 +72,10 @@ class Store:
         self._lock = lock
         self._identity: tuple[int, int] | None = None
         self._torn: Recovered | None = None
-        # Directories whose entries are not known to survive power loss yet.
-        self._directories_due: list[Path] = []
+        # Names that are not known to survive power loss yet: their directories' syncs are due.
+        self._names_due: list[Path] = []
+        self._durable_names = durable_names
+        self._spill_named = False
 
     def adopt(self, status: os.stat_result, last_seq: int, torn: Recovered | None) -> None:
         """Take over a file that was read under the lock, ``torn`` telling how its end is mended."""
@@ -62,18 +86,18 @@ class Store:
         self._torn = torn
         self.dropped = torn.dropped if torn is not None else None
 
-    def sync_opened(self, root: Path) -> None:
+    def sync_opened(self) -> None:
         """Make what was read survive power loss: its writer may have died before its own sync.
 
         Raises ``LogError`` (``LOG_WRITE_FAILED``).
         """
         if not self._durable:
             return
+        self._owe_names([])
         try:
             with self._files.use(self.path) as fd:
                 self._disk.fdatasync(fd)
-            for directory in (self.directory, self.directory.parent, root):
-                self._disk.sync_directory(directory)
+            self._sync_directories()
         except OSError as error:
             self._fail_retryable(error)
 
@@ -101,14 +125,16 @@ class Store:
         if self._torn is None:
             return
         torn = self._torn
-        self._check_unchanged()
         try:
             with self._files.use(self.path) as fd:
+                self._check_unchanged(fd)
                 self._disk.truncate(fd, torn.offset)
                 self.length = torn.offset
                 # The cut must be on disk before anything stands behind it.
                 if self._durable:
                     self._disk.fsync(fd)
+        except FileNotFoundError:
+            self._source_changed("it is gone")
         except OSError as error:
             self._fail_retryable(error)
         if torn.lines:
@@ -123,58 +149,60 @@ class Store:
             self._lock = None
 
     def _append(self, data: bytes) -> None:
-        self._check_unchanged()
         before = self.length
         try:
             with self._files.use(self.path) as fd:
-                write_all(self._disk, fd, data)
-                if self._durable:
-                    self._disk.fdatasync(fd)
-                size = self._disk.fstat(fd).st_size
+                self._check_unchanged(fd)
+                try:
+                    write_all(self._disk, fd, data)
+                    if self._durable:
+                        self._disk.fdatasync(fd)
+                    size = self._disk.fstat(fd).st_size
+                except OSError as error:
+                    self._put_back(fd, before, error)
+        except FileNotFoundError:
+            self._source_changed("it is gone")
         except OSError as error:
-            self._put_back(before, error)
+            # Before the first byte: the file could not be opened or looked at.
+            self._fail_retryable(error)
         if size != before + len(data):
             self._source_changed(f"it has {size} bytes instead of {before + len(data)}")
         self.length = before + len(data)
 
-    def _put_back(self, length: int, cause: OSError) -> NoReturn:
+    def _put_back(self, fd: int, length: int, cause: OSError) -> NoReturn:
         """After a failed write or sync: back to the earlier length (L6).
 
         A failed sync may have marked pages clean that never reached the disk, so the batch is
         written again from memory by the next try, and never merely synced again.
         """
         try:
-            with self._files.use(self.path) as fd:
-                self._disk.truncate(fd, length)
-                if self._durable:
-                    self._disk.fsync(fd)
+            self._disk.truncate(fd, length)
+            if self._durable:
+                self._disk.fsync(fd)
         except OSError as error:
-            self.failed = LogError(
-                Code.LOG_WRITE_FAILED,
-                f"session {self.header.id!r}: {self.path} could not be written ({cause}) nor put "
-                f"back ({error}). The session is closed; trust its first {length} bytes, check the "
-                "disk, then open it again",
-                session=self.header.id,
-                closed=True,
-                trusted_length=length,
-            )
-            raise self.failed from cause
+            self._close_for_good(length, cause, error)
         self._fail_retryable(cause)
 
-    def _check_unchanged(self) -> None:
+    def _close_for_good(self, length: int, cause: OSError, error: OSError) -> NoReturn:
+        self.failed = LogError(
+            Code.LOG_WRITE_FAILED,
+            f"session {self.header.id!r}: {self.path} could not be written ({cause}) nor put "
+            f"back ({error}). The session is closed; trust its first {length} bytes, check the "
+            "disk, then open it again",
+            session=self.header.id,
+            closed=True,
+            trusted_length=length,
+        )
+        raise self.failed from cause
+
+    def _check_unchanged(self, fd: int) -> None:
         """L15: write only where the file is still the one that we know."""
-        try:
-            there = self._disk.stat(self.path)
-        except OSError as error:
-            self._source_changed(f"it is gone ({error.strerror})")
-        if (there.st_dev, there.st_ino) != self._identity:
+        there = self._disk.stat(self.path)
+        mine = self._disk.fstat(fd)
+        if not (there.st_dev, there.st_ino) == (mine.st_dev, mine.st_ino) == self._identity:
             self._source_changed("another file stands in its place")
-        if there.st_size != self.length:
-            self._source_changed(f"it has {there.st_size} bytes instead of {self.length}")
-        with self._files.use(self.path) as fd:
-            mine = self._disk.fstat(fd)
-        if (mine.st_dev, mine.st_ino) != self._identity:
-            self._source_changed("another file stood in its place")
+        if mine.st_size != self.length:
+            self._source_changed(f"it has {mine.st_size} bytes instead of {self.length}")
 
     def _source_changed(self, what: str) -> NoReturn:
         self.failed = SessionError(
@@ -192,7 +220,7 @@ class Store:
         line = encode_header(self.header)
         head = frames.encode(line) if self.compressed else line
         try:
-            self._directories_due += make_directories(self.directory, self._disk)
+            self._owe_names(make_directories(self.directory, self._disk))
             self._take_lock()
             self._write_spills(spills)
             publish(
@@ -206,21 +234,36 @@ class Store:
             self._exists(error)
         except OSError as error:
             self._fail_retryable(error)
-        self._directories_due.append(self.directory)
         try:
             self._sync_directories()
         except OSError as error:
-            # The bytes are down but the name may not be: keep the header, write the batch again.
-            self._put_back(self._shorten(len(head)), error)
+            self._take_back_batch(len(head), error)
+
+    def _take_back_batch(self, length: int, cause: OSError) -> NoReturn:
+        """The bytes are down but the name may not be: keep the header, write the batch again."""
+        self.length = length
+        try:
+            with self._files.use(self.path) as fd:
+                self._put_back(fd, length, cause)
+        except OSError as error:
+            self._close_for_good(length, cause, error)
+
+    def _owe_names(self, made: Sequence[Path]) -> None:
+        """Note which directories must be synced before anything here is called durable.
+
+        A directory that was there already may have been made by a process that died before it
+        synced the entry, so what this process has not synced itself is synced once.
+        """
+        root = self.directory.parents[1]
+        for path in (*made, root, self.directory.parent, self.directory):
+            if path not in self._durable_names and path not in self._names_due:
+                self._names_due.append(path)
+        self._names_due.append(self.path)
 
     def _published(self, status: os.stat_result, length: int) -> None:
         self._identity = (status.st_dev, status.st_ino)
         self.length = length
         self.published = True
-
-    def _shorten(self, length: int) -> int:
-        self.length = length
-        return length
 
     def _take_lock(self) -> None:
         if self._lock is None:
@@ -247,15 +290,21 @@ class Store:
         raise self.failed from cause
 
     def _write_spills(self, spills: Sequence[tuple[int, bytes]]) -> None:
+        if spills and not self._spill_named:
+            self._spill_named = True
+            self._names_due.append(self.directory / "spill")
         for seq, content in spills:
-            if write_spill(self.directory, seq, content, self._disk, durable=self._durable):
-                self._directories_due.append(self.directory)
+            write_spill(self.directory, seq, content, self._disk, durable=self._durable)
 
     def _sync_directories(self) -> None:
-        while self._durable and self._directories_due:
-            self._disk.sync_directory(self._directories_due[-1])
-            self._directories_due.pop()
-        self._directories_due.clear()
+        """Sync the directories that hold the names that are due, topmost first."""
+        due = self._names_due
+        if self._durable and due:
+            for directory in dict.fromkeys(path.parent for path in due):
+                self._disk.sync_directory(directory)
+            own = self.directory
+            self._durable_names.update(p for p in due if p != own and own not in p.parents)
+        due.clear()
 
     def _fail_retryable(self, cause: OSError) -> NoReturn:
         raise LogError(

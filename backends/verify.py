@@ -160,7 +160,8 @@ def _what_repair_does(path: Path, repair: list[Draft], reader: LogReader) -> str
             f"{dropped.recovered} events are recovered from them, {dropped.records} given up"
         )
     if repair:
-        parts.append(f"turn {reader.fold.turn} is open: opening to write adds {len(repair)} events")
+        what = "a compaction" if reader.fold.turn is None else f"turn {reader.fold.turn}"
+        parts.append(f"{what} is open: opening to write adds {len(repair)} events")
     return f"{path}: {'; '.join(parts)}"
 
 

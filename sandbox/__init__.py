@@ -3,6 +3,7 @@
 from .confine import confine
 from .confined import Confined
 from .errors import SandboxUnavailable
+from .gaps import GAPS
 from .output import Output
 from .policy import PROPERTIES, Limits, Mode, Policy, PolicyError, wider
 from .probe import BackendReport, best, probe
@@ -10,6 +11,7 @@ from .run import Outcome, run
 from .watch import CancelToken
 
 __all__ = [
+    "GAPS",
     "PROPERTIES",
     "BackendReport",
     "CancelToken",

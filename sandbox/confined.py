@@ -24,7 +24,7 @@ class Confined:
     backend: which mechanism holds it.
     enforcement: ``full``: the files, network, processes and IPC of the mode are held completely,
         as far as ``gaps`` does not say otherwise; ``partial``: see ``gaps``; ``none``: no sandbox.
-    gaps: what is not held, by name (the table is in the package's documentation).
+    gaps: what is not held, by name (`interlock.sandbox.GAPS` says what each means).
     status: where the mechanism writes its status records; the command has no access to it (S5).
     alive: a descriptor whose closing ends the command and all it started, or None.
     gate: a descriptor that must be written to before the command starts, or None; it exists where

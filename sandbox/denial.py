@@ -46,10 +46,14 @@ def evidence(complaint: bytes, policy: Policy, backend: Backend) -> str | None:
 
 def mentioned(line: str, start: Path) -> list[Path]:
     """Paths that a line of error output names, made absolute."""
-    words = [quoted or bare for quoted, bare in _PATHS.findall(line)]
-    words += [part.strip() for part in line.split(": ")[1:-1] if " " not in part.strip()]
-    words = [w.removeprefix("cannot create ").strip() for w in words if w]
-    found = [Path(os.path.normpath(start / w)) for w in words if "\0" not in w]
+    # "program: what: why": the program is not what was refused.
+    said = line.partition(": ")[2] or line
+    words = [quoted or bare for quoted, bare in _PATHS.findall(said)]
+    for part in said.split(": ")[:-1]:
+        word = part.strip().removeprefix("cannot create ")
+        if " " not in word and not word.isdigit():
+            words.append(word)
+    found = [Path(os.path.normpath(start / w)) for w in words if w and "\0" not in w]
     return list(dict.fromkeys(found))
 
 

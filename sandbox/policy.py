@@ -21,7 +21,7 @@ _ORDER = {Mode.READ_ONLY: 0, Mode.WORKSPACE_WRITE: 1, Mode.DANGER_FULL_ACCESS: 2
 
 #: What a caller may require (S1), and the gaps that break it.
 PROPERTIES: dict[str, frozenset[str]] = {
-    "files": frozenset({"metadata", "truncate", "device-ioctl", "launcher-writable"}),
+    "files": frozenset({"metadata", "device-ioctl", "launcher-writable"}),
     "network": frozenset({"network"}),
     "processes": frozenset({"process-visibility", "signals", "leftover-processes"}),
     "ipc": frozenset({"unix-sockets", "abstract-sockets", "sysv-ipc"}),

@@ -1,6 +1,7 @@
 """Which backends hold here, found by trying the real profile, not by finding a program (S3)."""
 
 import contextlib
+import math
 import os
 import platform
 import shutil
@@ -8,6 +9,7 @@ import socket
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +21,8 @@ from .watch import Ended, watch
 
 #: Seconds that one try may take.
 TRY_LIMIT = 5.0
+#: Seconds until a backend that did not answer is tried again: the machine may have been busy.
+RETRY_AFTER = 60.0
 
 
 @dataclass(frozen=True)
@@ -46,7 +50,8 @@ class Finding:
     features: landlock.Features | None = None
 
 
-_cache: dict[tuple[object, ...], Finding] = {}
+#: Findings, each with the time until which it is believed.
+_cache: dict[tuple[object, ...], tuple[Finding, float]] = {}
 _lock = threading.Lock()
 
 
@@ -77,14 +82,22 @@ def find(name: str) -> Finding:
     """Try one backend, or remember the try."""
     with _lock:
         key = _key(name)
-        if key not in _cache:
-            try:
-                _cache[key] = _TRIES[name]()
-            except KeyError:
-                return _unusable(name, "no such backend")
-            except OSError as error:
-                return _unusable(name, f"it could not be tried: {error}")
-        return _cache[key]
+        finding, until = _cache.get(key, (None, 0.0))
+        if finding is None or time.monotonic() >= until:
+            finding, until = _tried(name)
+            _cache[key] = finding, until
+        return finding
+
+
+def _tried(name: str) -> tuple[Finding, float]:
+    if name not in _TRIES:
+        return _unusable(name, "no such backend"), math.inf
+    try:
+        return _TRIES[name](), math.inf
+    except TimeoutError as error:
+        return _unusable(name, str(error)), time.monotonic() + RETRY_AFTER
+    except OSError as error:
+        return _unusable(name, f"it could not be tried: {error}"), 0.0
 
 
 def forget() -> None:
@@ -141,7 +154,6 @@ def _scene() -> Iterator[_Scene]:
             Mode.WORKSPACE_WRITE,
             base / "workspace",
             hidden=(base / "workspace/hidden",),
-            env={"OUT": str(base / "outside"), "HOST": str(os.getpid())},
         )
         yield _Scene(policy, base / "outside")
     finally:
@@ -150,7 +162,7 @@ def _scene() -> Iterator[_Scene]:
 
 _BWRAP_TRY = """
 echo in > in
-(echo out > "$OUT/out") 2>/dev/null
+(echo out > "$1/out") 2>/dev/null
 (cat hidden/secret) 2>/dev/null
 readlink /proc/self/ns/pid
 grep -E '^(CapEff|NoNewPrivs):' /proc/self/status
@@ -165,8 +177,10 @@ def _try_bwrap() -> Finding:
         if program is None:
             return _unusable("bwrap", "bwrap was not found in PATH; install bubblewrap")
         for rung in bwrap.LADDER:
-            confined = bwrap.build(scene.policy, ["/bin/sh", "-c", _BWRAP_TRY], rung, program)
-            problem = _judge_bwrap(_try(confined), scene, rung)
+            argv = ["/bin/sh", "-c", _BWRAP_TRY, "sh", str(scene.outside)]
+            confined = bwrap.build(scene.policy, argv, rung, program)
+            ended = _try(confined)
+            problem = _judge_bwrap(ended, scene, rung)
             if problem is None:
                 report = BackendReport(
                     "bwrap",
@@ -181,7 +195,10 @@ def _try_bwrap() -> Finding:
 
 
 def _try(confined: Confined) -> Ended:
-    return watch(confined, timeout=TRY_LIMIT, grace=0)
+    ended = watch(confined, timeout=TRY_LIMIT, grace=0)
+    if ended.end == "timeout":
+        raise TimeoutError(f"{confined.backend} did not answer within {TRY_LIMIT:g} s")
+    return ended
 
 
 def _judge_bwrap(ended: Ended, scene: _Scene, rung: bwrap.Rung) -> str | None:
@@ -209,8 +226,6 @@ def _judge_bwrap(ended: Ended, scene: _Scene, rung: bwrap.Rung) -> str | None:
 
 
 def _complaint(ended: Ended) -> str:
-    if ended.end == "timeout":
-        return f"it did not answer within {TRY_LIMIT:g} s"
     said = ended.stderr.text().strip().splitlines()
     reason = ended.error or ended.status.failed or (said[-1] if said else "it failed silently")
     return reason[:300]
@@ -227,14 +242,14 @@ def _hint(reasons: list[str]) -> str:
 
 
 _LANDLOCK_TRY = """
-import os, socket
+import os, socket, sys
 def refused(name, action):
     try:
         action()
     except OSError:
         return
     print("passed", name)
-out, host = os.environ["OUT"], int(os.environ["HOST"])
+out, host = sys.argv[1], int(sys.argv[2])
 open("in", "w").close()
 refused("a write outside the workspace", lambda: open(out + "/out", "w"))
 refused("truncation of a file outside", lambda: os.truncate(out + "/kept", 0))
@@ -269,7 +284,7 @@ def _try_landlock() -> Finding:
             if not masks:
                 # Granting around a hidden directory leaves its parent closed: look further down.
                 (scene.policy.workspace / "in").touch()
-            confined = landlock.build(scene.policy, _landlock_argv(level), features)
+            confined = landlock.build(scene.policy, _landlock_argv(level, scene), features)
             problem = _judge_landlock(_try(confined), scene)
             if problem is None:
                 masked = "hidden paths masked" if masks else "hidden paths granted around"
@@ -284,10 +299,11 @@ def _try_landlock() -> Finding:
     return _unusable("landlock", f"interface {level}: {problem}")
 
 
-def _landlock_argv(level: int) -> list[str]:
+def _landlock_argv(level: int, scene: _Scene) -> list[str]:
     scopes = _SCOPES_TRY if landlock.scopes(level) else ""
     script = _LANDLOCK_TRY.replace("SCOPES", scopes)
-    return [launcher.interpreter(), "-I", "-S", "-E", "-c", script]
+    facts = [str(scene.outside), str(os.getpid())]
+    return [launcher.interpreter(), "-I", "-S", "-E", "-c", script, *facts]
 
 
 @contextlib.contextmanager
@@ -319,10 +335,9 @@ def _try_seatbelt() -> Finding:
     if (reason := seatbelt.absent()) is not None:
         return _try_elsewhere("seatbelt", reason)
     with _scene() as scene:
-        script = (
-            'echo in > in; (echo out > "$OUT/out") 2>/dev/null; cat hidden/secret 2>/dev/null; :'
-        )
-        ended = _try(seatbelt.build(scene.policy, ["/bin/sh", "-c", script]))
+        script = 'echo in > in; (echo out > "$1/out") 2>/dev/null; cat hidden/secret 2>/dev/null; :'
+        argv = ["/bin/sh", "-c", script, "sh", str(scene.outside)]
+        ended = _try(seatbelt.build(scene.policy, argv))
         if not scene.written:
             return _try_elsewhere("seatbelt", f"nothing could be written: {_complaint(ended)}")
         if not scene.intact or ended.stdout.total:

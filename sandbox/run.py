@@ -2,7 +2,6 @@
 
 import errno
 import os
-import shutil
 import signal
 import sys
 from collections.abc import Sequence
@@ -165,39 +164,46 @@ def _signal_name(number: int) -> str:
 
 def _not_started(ended: Ended, confined: Confined) -> tuple[Verdict, str]:
     """Why the command never ran. What is on the error stream came from the runner, then."""
-    name = confined.command[0]
-    missing = f"{name} was not found in the sandbox"
-    refused = f"{name} is not executable in the sandbox"
-    if ended.status.exec_error is not None:
-        if ended.status.exec_error in (errno.ENOENT, errno.ENOTDIR):
-            return "not-found", missing
-        return "not-executable", f"{refused}: {os.strerror(ended.status.exec_error)}"
     said = ended.stderr.text().strip().splitlines()
     last = said[-1] if said else ""
-    if confined.backend == "bwrap" and ended.status.child is not None:
+    error = ended.status.exec_error
+    if error is None and confined.backend == "bwrap" and ended.status.child is not None:
         if last.startswith("bwrap: execvp "):
-            absent = last.endswith((os.strerror(errno.ENOENT), os.strerror(errno.ENOTDIR)))
-            return ("not-found", missing) if absent else ("not-executable", refused)
-        if not said and (verdict := _look(confined)) is not None:
-            return verdict
+            gone = (os.strerror(errno.ENOENT), os.strerror(errno.ENOTDIR))
+            error = errno.ENOENT if last.endswith(gone) else errno.EACCES
+        elif not said and not _can_start(confined):
+            error = errno.EACCES  # its words went to our own streams; the look below decides
+    if error is not None:
+        return _no_program(confined, error)
     reason = ended.error or ended.status.failed or last or _runner_end(ended)
-    return (
-        "sandbox-failed",
-        f"the sandbox ({confined.backend}) failed, {name} did not run: {reason}",
+    message = (
+        f"the sandbox ({confined.backend}) failed, {confined.command[0]} did not run: {reason}"
     )
+    return "sandbox-failed", message
 
 
-def _look(confined: Confined) -> tuple[Verdict, str] | None:
-    """Whether there is such a program at all, where the runner's words went to our own streams."""
+def _no_program(confined: Confined, error: int) -> tuple[Verdict, str]:
     name = confined.command[0]
-    path = confined.env.get("PATH") if "/" not in name else None
-    path = confined.policy.env.get("PATH", path) if "/" not in name else None
-    target = str(confined.policy.start / name) if "/" in name else name
-    if shutil.which(target, path=path) is not None:
-        return None
-    if "/" in name and Path(target).exists():
-        return "not-executable", f"{name} is not executable in the sandbox"
-    return "not-found", f"{name} was not found in the sandbox"
+    # A directory in PATH that may not be searched makes EACCES of a name that is nowhere.
+    missing = error in (errno.ENOENT, errno.ENOTDIR) or not any(
+        os.path.lexists(path) for path in _candidates(confined)
+    )
+    if missing:
+        return "not-found", f"{name} was not found in the sandbox"
+    return "not-executable", f"{name} is not executable in the sandbox: {os.strerror(error)}"
+
+
+def _can_start(confined: Confined) -> bool:
+    return any(os.access(path, os.X_OK) and path.is_file() for path in _candidates(confined))
+
+
+def _candidates(confined: Confined) -> list[Path]:
+    """Where the command's program would be looked for."""
+    name, start = confined.command[0], confined.policy.start
+    if "/" in name:
+        return [start / name]
+    search = confined.policy.env.get("PATH", confined.env.get("PATH", os.defpath))
+    return [start / directory / name for directory in search.split(os.pathsep)]
 
 
 def _runner_end(ended: Ended) -> str:

@@ -185,10 +185,11 @@ class Run:
         self.status = read_status(self.raw_status)
         if known is None and self.status.child is not None:
             self._hold_init(self.status.child)
-            if self.confined.limits:
+            if self.init is not None:
+                # Only for a process that is known to be our runner's: the number is its word.
                 with contextlib.suppress(ProcessLookupError):
                     apply_from_outside(self.status.child, self.confined.limits)
-            self.confined.open_gate()
+                self.confined.open_gate()
             if self.on_started is not None:
                 self.on_started(self.status.child)
 
@@ -227,9 +228,9 @@ class Run:
         if self.process is None:
             return
         if self.confined.backend == "bwrap":
-            for pid in commands_below(self.status.child):
+            for group in groups_below(self.status.child):
                 with contextlib.suppress(OSError):
-                    os.killpg(pid, signal.SIGTERM)
+                    os.killpg(group, signal.SIGTERM)
         else:
             with contextlib.suppress(OSError):
                 self.process.terminate()  # the supervisor hands it on
@@ -400,12 +401,15 @@ def parent_of(pid: int) -> int | None:
         return None
 
 
-def commands_below(child: int | None) -> list[int]:
-    """Process groups to ask: the command's own, as the child of the sandbox's first process."""
+def groups_below(child: int | None) -> set[int]:
+    """Process groups of the command, which is a child of the sandbox's first process.
+
+    That process shares the group, and as the first of its namespace it ignores polite signals.
+    """
     if child is None or sys.platform != "linux":
-        return []
+        return set()
     try:
         with open(f"/proc/{child}/task/{child}/children") as file:
-            return [int(pid) for pid in file.read().split()]
+            return {os.getpgid(int(pid)) for pid in file.read().split()}
     except OSError:
-        return []
+        return set()

@@ -36,7 +36,8 @@ def validate(spec: ToolSpec, raw: str) -> ValidArguments:
     :raises InvalidArgumentsError: what does not fit and where, in words for the model.
     """
     value = _parse(spec.name, raw)
-    _check_text(spec.name, value)
+    if "\\u" in raw or not raw.isascii():
+        _check_text(spec.name, value)
     problems = _problems(spec, value)
     if problems:
         more = f"; and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
@@ -98,8 +99,11 @@ def _check_text(tool: str, value: dict[str, Any]) -> None:
 
 
 def _problems(spec: ToolSpec, value: dict[str, Any]) -> list[str]:
+    validator = _validator(spec.schema)
     try:
-        return [_line(error) for error in _validator(spec.schema).iter_errors(value)]
+        if validator.is_valid(value):
+            return []
+        return [_line(error) for error in validator.iter_errors(value)]
     except (RecursionError, ValueError, OverflowError) as error:
         return [f"they cannot be checked: {error}"]
 

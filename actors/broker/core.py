@@ -15,6 +15,7 @@ from ..errors import ApprovalError
 from ..fibers import Promise
 from ..messages import (
     AnswerApproval,
+    AnswererJoined,
     AnswerTaken,
     ApprovalAsked,
     ApprovalGone,
@@ -72,8 +73,8 @@ class BrokerCore:
             case WithdrawApproval(request):
                 if request in self._open:
                     self._settle(request, "cancelled", "caller", "the call was cancelled")
-            case BecomeAnswerer(name):
-                self._join(peer, name)
+            case BecomeAnswerer(rid, name):
+                self._join(peer, rid, name)
             case LeaveAnswering():
                 self._leave(peer.identity)
             case ListApprovals(rid):
@@ -115,9 +116,10 @@ class BrokerCore:
 
     # Answerers.
 
-    def _join(self, peer: Peer, name: str) -> None:
+    def _join(self, peer: Peer, rid: int, name: str) -> None:
         """From now on, and for what is open already."""
         self._answerers[peer.identity] = name
+        self._port.send(peer.identity, AnswererJoined(rid))
         for request in self._open.values():
             self._port.send(peer.identity, self._shown(request))
 
@@ -157,7 +159,9 @@ class BrokerCore:
         if request is None:
             self._late += 1
             problem = f"no request {message.request!r} is open; it may have been settled already"
-            self._port.send(peer.identity, AnswerTaken(message.rid, message.request, False, problem))
+            self._port.send(
+                peer.identity, AnswerTaken(message.rid, message.request, False, problem)
+            )
             return
         if message.answer == "failed":
             request.failed.add(peer.identity)
@@ -167,7 +171,9 @@ class BrokerCore:
         outcome = ANSWERS.get(message.answer)
         if outcome is None:
             problem = f"{message.answer!r} is no answer; use one of {', '.join(ANSWERS)}"
-            self._port.send(peer.identity, AnswerTaken(message.rid, message.request, False, problem))
+            self._port.send(
+                peer.identity, AnswerTaken(message.rid, message.request, False, problem)
+            )
             return
         self._port.send(peer.identity, AnswerTaken(message.rid, message.request, True, outcome))
         self._settle(message.request, outcome, f"{peer.role}:{message.by}", message.note)

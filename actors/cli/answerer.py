@@ -80,7 +80,7 @@ class Broker:
 
     def join(self) -> None:
         """Be sent every request from now on."""
-        self.tell(BecomeAnswerer(user()))
+        self.tell(BecomeAnswerer(next(self._numbers), user()))
 
     def leave(self) -> None:
         """Be sent no more; what is open stays open for others (A10)."""

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from . import approvals, doctor, execute, sessions
+from . import approvals, bench, demo, doctor, execute, run, sessions
 
 app = typer.Typer(
     name="interlock",
@@ -29,6 +29,7 @@ def interlock(
 
     \b
     Where to start:
+      interlock demo                  see it work: several agents, two kills, an honest log
       interlock doctor                what this machine offers
       interlock sessions list         the logs that are there
       interlock sessions show ID      what one of them says
@@ -45,7 +46,10 @@ def interlock(
         raise typer.Exit
 
 
+app.command()(demo.demo)
+app.command()(run.run)
 app.add_typer(sessions.app)
 app.add_typer(approvals.app)
 app.command("exec", context_settings={"allow_interspersed_args": False})(execute.execute)
 app.command()(doctor.doctor)
+app.add_typer(bench.app, name="bench")

@@ -21,7 +21,9 @@ from .core import DispatcherCore
 
 
 class DispatcherActor(Owner):
-    """Owns the calls of one runtime; see :class:`~interlock.actors.dispatcher.core.DispatcherCore`."""
+    """Owns the calls of one runtime; see
+    :class:`~interlock.actors.dispatcher.core.DispatcherCore`.
+    """
 
     asks = frozenset({Role.WRITER, Role.BROKER, Role.LAUNCHER})
 
@@ -53,7 +55,9 @@ class DispatcherActor(Owner):
     # Spawner.
 
     def spawn(self) -> tuple[int, bytes]:
-        """Start a worker in a session and process group of its own, with a clean environment (X5)."""
+        """Start a worker in a session and process group of its own, with a clean environment
+        (X5).
+        """
         keys = KeyPair.generate()
         self.keyring.admit(keys.public, Role.WORKER)
         endpoint = next(e for e in self.config.endpoints if not e.startswith("inproc:"))
@@ -109,4 +113,3 @@ def _ended(status: int) -> str:
             name = str(-status)
         return f"the worker process that ran it was ended by signal {-status} ({name})"
     return f"the worker process that ran it ended with exit status {status}"
-

@@ -1,8 +1,8 @@
 """Bodies under way: released once, asked to stop, given up, and what their end means (P4–P6, P8).
 
-A body gets a number when it is released. Whatever ends it first settles its promise: its own result,
-the death of the process that ran it, or the end of the grace after its time was up. What comes later
-is dropped: the result is already recorded.
+A body gets a number when it is released. Whatever ends it first settles its promise: its own
+result, the death of the process that ran it, or the end of the grace after its time was up. What
+comes later is dropped: the result is already recorded.
 """
 
 from __future__ import annotations
@@ -96,6 +96,7 @@ class Bodies:
             timeout,
             max(call.covers, root.covers) if call.parent is None else call.covers,
             self.writer_incarnation,
+            call.workspace,
         )
 
     def _timeout(self, call: CallRun) -> float:
@@ -108,11 +109,21 @@ class Bodies:
         isolated = bool(call.spec and call.spec.isolate)
         while True:
             worker = await call.unless_cancelled(self._workers.acquire(isolated, call.name))
-            number, token, timeout = self._workers.number(), secrets.token_hex(16), self._timeout(call)
-            message = release(
-                checkpoint, self._terms(call, number, timeout), call.name, call.valid_arguments, token
+            number, token, timeout = (
+                self._workers.number(),
+                secrets.token_hex(16),
+                self._timeout(call),
             )
-            body = self._track(Body(number, call, "worker", worker, timeout, self._port.now(), token))
+            message = release(
+                checkpoint,
+                self._terms(call, number, timeout),
+                call.name,
+                call.valid_arguments,
+                token,
+            )
+            body = self._track(
+                Body(number, call, "worker", worker, timeout, self._port.now(), token)
+            )
             worker.bodies.add(number)
             if self._port.send(worker.identity, message):
                 return self._started(body)
@@ -142,7 +153,6 @@ class Bodies:
             self._terms(call, number, timeout),
             call.command,
             call.mode,
-            call.workspace,
         )
         if not self._port.tell(Role.LAUNCHER, message):
             raise Ended(
@@ -191,7 +201,9 @@ class Bodies:
             body.timer = self._port.at(self._port.now() + GRACE, lambda: self._give_up(body))
 
     def _give_up(self, body: Body) -> None:
-        """It ignored the request. A process of its own is killed; a thread can only be left behind."""
+        """It ignored the request. A process of its own is killed; a thread can only be left
+        behind.
+        """
         if body.ended.done:
             return
         worker = body.worker
@@ -282,4 +294,6 @@ class Bodies:
         if body is None:
             return None
         call = body.call
-        return call.requester, CallProgress(call.session, call.call_id, message.stream, message.data)
+        return call.requester, CallProgress(
+            call.session, call.call_id, message.stream, message.data
+        )

@@ -15,7 +15,6 @@ from ..tools.identity import CallIdentity, idempotency_key
 from ..tools.outcome import Outcome
 from ..tools.spec import ToolSpec
 
-
 T = TypeVar("T")
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+import msgspec
 from interlock.backends.codes import Code
 from interlock.backends.errors import InterlockError, LogError
 
 from ..errors import ToolError
-from ..fibers import Promise, first, gather, spawn
+from ..fibers import Promise, first, spawn
 from ..messages import (
     BodyFinished,
     BodyProgress,
-    CallProgress,
     CancelCalls,
     CommandBuilt,
     CommandEnded,
@@ -39,7 +39,6 @@ from ..roles import Role
 from ..tools.identity import CallIdentity
 from ..tools.outcome import Outcome
 from ..tools.spec import ToolSpec
-from . import ends
 from .approvals import Approvals
 from .bodies import Bodies
 from .call import CallRun
@@ -61,8 +60,6 @@ class DispatcherPort(Port, Protocol):
 
     def peer_incarnation(self, role: Role) -> str:
         """The life of the owner ``role`` that is connected now."""
-
-
 
 
 class DispatcherCore:
@@ -109,10 +106,10 @@ class DispatcherCore:
                 spawn(self._nested(peer, message))
             case CommandBuilt():
                 self._pipeline.built(message)
-            case CancelCalls(session, message_seq, call_ids):
+            case CancelCalls(session, message_seq, reason, call_ids):
                 step = self._steps.get(session)
                 if step is not None and step.message_seq == message_seq:
-                    step.cancel(call_ids, "the caller cancelled it")
+                    step.cancel(call_ids, reason or "the caller cancelled it")
             case SettleSession():
                 spawn(self._settle(peer, message))
             case WorkerReady():
@@ -187,7 +184,7 @@ class DispatcherCore:
         if self._stopping or self._host_gone:
             raise ToolError(
                 Code.ABORTED_BEFORE_DISPATCH,
-                f"the runtime is closing; the calls of session {message.session!r} were not started",
+                f"the runtime is closing; no call of session {message.session!r} was started",
             )
         step = self._steps.get(message.session)
         if step is None or step.message_seq != message.message_seq:
@@ -298,8 +295,9 @@ class DispatcherCore:
             event = held.get((call.message_seq, call.call_id))
             if event is None or call.call_seq is None:
                 continue
+            cited = msgspec.structs.replace(event, sources=(call.call_seq,))
             try:
-                await self._log.append(message.session, [event], after=call.call_seq)
+                await self._log.append(message.session, [cited], after=call.call_seq)
             except (InterlockError, PeerLostError, ReplyTimeoutError):
                 self._keep(message.session, call, held)
                 continue
@@ -353,5 +351,3 @@ class DispatcherCore:
     async def _all_recorded(self) -> None:
         for step in list(self._steps.values()):
             await first(step.results)
-
-

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import msgspec
-
 from interlock.backends.codes import Code
 
 from ..messages import CommandEnded
@@ -172,7 +171,7 @@ def _command_error(
     match ended.status:
         case "timeout":
             return Code.TOOL_TIMEOUT, (
-                f"The command did not end within {timeout:g} s and was ended with everything it had "
+                f"The command did not end within {timeout:g} s and was ended with all it had "
                 f"started. {advice(call)}"
             )
         case "denied":

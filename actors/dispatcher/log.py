@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import uuid
 from typing import Any
 
@@ -18,6 +19,8 @@ from ..tools.fit import fit
 from ..tools.outcome import Outcome
 from ..tools.result import ToolResult
 from .call import CallRun, Ended
+
+_log = logging.getLogger(__name__)
 
 #: K3: an acknowledgement that takes longer than this (s) releases nothing.
 CHECKPOINT_TIMEOUT = 30.0
@@ -99,7 +102,8 @@ class LogClient:
             reply = await self.append(
                 call.session, [event], after=call.call_seq, timeout=RESULT_TIMEOUT
             )
-        except (InterlockError, PeerLostError, ReplyTimeoutError):
+        except (InterlockError, PeerLostError, ReplyTimeoutError) as error:
+            _log.warning("the result of %s is held: %s", call.label, error)
             # F2: kept until the session is open again, where the log will lack just this result.
             key = (call.identity.message_seq, call.call_id)
             self.held.setdefault(call.session, {})[key] = event
@@ -128,6 +132,12 @@ def checkpoint_failed(call: CallRun, error: Exception) -> Ended:
         f"({why}). Nothing of it ran; it can be tried again once the log can be written.",
         reason=str(getattr(error, "code", type(error).__name__)),
     )
+
+
+def appended_anyway(error: Exception, index: int) -> int:
+    """The seq of an event that was appended although it could not be made durable; else -1."""
+    first = error.details.get("first_seq") if isinstance(error, InterlockError) else None
+    return first + index if isinstance(first, int) and first >= 0 else -1
 
 
 def _pass_on(asked: Promise[Any], promise: Promise[Any]) -> None:

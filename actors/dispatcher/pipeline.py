@@ -1,7 +1,7 @@
 """The life of one call, top to bottom (P1).
 
-``tool/call`` appended → arguments validated → command built (``sandbox`` tools) → gates → approval if
-asked → guards → checkpoint → body → post hooks → ``tool/result`` appended.
+``tool/call`` appended → arguments validated → command built (``sandbox`` tools) → gates → approval
+if asked → guards → checkpoint → body → post hooks → ``tool/result`` appended.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .approvals import Approvals
 from .bodies import Bodies
 from .call import CallRun, Ended
 from .ends import advice, with_note
-from .log import LogClient, checkpoint_failed
+from .log import LogClient, appended_anyway, checkpoint_failed
 from .workers import WorkerPool
 
 #: P2: a gate or guard that takes longer (s) denies; a little more for the way to the host and back.
@@ -112,10 +112,10 @@ class Pipeline:
         return await self._log.record(call, outcome)
 
     async def lost(self, call: CallRun, slots: Slots) -> WireResult:
-        """F3: an earlier life of the dispatcher recorded this call, and its bodies ended with it."""
+        """F3: an earlier life of the dispatcher recorded this call; its bodies ended with it."""
         outcome = Outcome.failure(
             Code.TOOL_OUTCOME_UNKNOWN,
-            "The call was recorded, but the dispatcher that led it has ended, and whatever of it ran "
+            "The call was recorded, but the dispatcher that led it has ended, and what of it ran "
             f"was ended too. {advice(call)}",
             meta={"how": "the tool dispatcher has ended"},
         )
@@ -126,10 +126,14 @@ class Pipeline:
         self, call: CallRun, appended: Promise[Appended], index: int, *, plain: bool, slots: Slots
     ) -> Outcome:
         try:
-            reply = await call.unless_cancelled(appended)
+            # Also when cancelled meanwhile: the result has to cite the record that it answers.
+            reply = await appended
         except (InterlockError, PeerLostError, ReplyTimeoutError) as error:
+            call.call_seq = appended_anyway(error, index)
+            call.stop_if_cancelled()
             raise checkpoint_failed(call, error) from None
         call.call_seq = call.covers = reply.first_seq + index
+        call.stop_if_cancelled()  # K4: the acknowledgement came, and comes too late
         call.mode = reply.sandbox_mode or self._default_mode
         if plain:
             checkpoint = Checkpoint(reply)
@@ -160,6 +164,12 @@ class Pipeline:
 
     async def _build(self, call: CallRun) -> Any:
         """Have a worker run the pure builder, so that what is judged and shown is the argv."""
+        if not call.workspace:
+            raise Ended(
+                Code.TOOL_NOT_STARTED,
+                "The call was not started: a confined command needs a workspace, and this session "
+                "has none. Create it with cwd=….",
+            )
         worker = await call.unless_cancelled(self._workers.acquire(False, call.name))
         number = self._workers.number()
         built: Promise[CommandBuilt] = Promise()
@@ -173,6 +183,7 @@ class Pipeline:
             call.name,
             call.valid_arguments,
             call.key,
+            call.workspace,
         )
         late: Promise[None] = Promise()
         timer = self._port.at(self._port.now() + BUILD_TIMEOUT, lambda: late.resolve(None))
@@ -187,7 +198,8 @@ class Pipeline:
         call.stop_if_cancelled()
         if not built.done:
             raise Ended(
-                Code.TOOL_FAILED, f"The command was not built within {BUILD_TIMEOUT:g} s; nothing ran."
+                Code.TOOL_FAILED,
+                f"The command was not built within {BUILD_TIMEOUT:g} s; nothing ran.",
             )
         reply = built.result()
         if reply.command is None:
@@ -250,7 +262,9 @@ class Pipeline:
             judged = await self._judge(call, "guard", None)
             _end_unless_open(judged)
             if judged.decision == "ask":
-                raise Ended(Code.TOOL_DENIED, "A guard asked for approval, which only gates may do.")
+                raise Ended(
+                    Code.TOOL_DENIED, "A guard asked for approval, which only gates may do."
+                )
 
     async def _judge(self, call: CallRun, phase: str, outcome: Outcome | None) -> Judged:
         """Ask the host's own code. No answer, or a broken one, denies (P2)."""
@@ -364,7 +378,8 @@ def _end_unless_open(judged: Judged) -> None:
     if judged.decision == "deny":
         raise Ended(
             Code.TOOL_DENIED,
-            f"The call was denied{': ' + judged.reason if judged.reason else ''}. Nothing of it ran.",
+            f"The call was denied{': ' + judged.reason if judged.reason else ''}. "
+            "Nothing of it ran.",
         )
     if judged.decision == "cancel":
         raise Ended(

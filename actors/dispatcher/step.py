@@ -19,7 +19,9 @@ POOL = 10
 class StepRun:
     """One step's calls under way. ``results`` is a promise of their results in model order."""
 
-    def __init__(self, log: LogClient, pipeline: Pipeline, message_seq: int, calls: list[CallRun]) -> None:
+    def __init__(
+        self, log: LogClient, pipeline: Pipeline, message_seq: int, calls: list[CallRun]
+    ) -> None:
         self._log, self._pipeline = log, pipeline
         self.message_seq = message_seq
         self.calls = calls
@@ -51,7 +53,9 @@ class StepRun:
         return await gather(fibers)
 
     async def _overlapping(self, calls: list[CallRun]) -> list[Fiber[WireResult]]:
-        """Start the calls in order as room becomes free; those that start together share one append."""
+        """Start the calls in order as room becomes free; those that start together share one
+        append.
+        """
         slots = Slots(POOL)
         fibers: list[Fiber[WireResult]] = []
         rest = list(calls)

@@ -1,8 +1,8 @@
 """Which process runs a body: shared workers, and processes of their own for isolated calls.
 
-A worker that is stuck with a body that ignored its timeout takes no new ones; the others in it get up
-to their own deadlines, then the process is ended. Nothing here starts or ends a process itself: that is
-the :class:`Spawner`'s.
+A worker that is stuck with a body that ignored its timeout takes no new ones; the others in it get
+up to their own deadlines, then the process is ended. Nothing here starts or ends a process itself:
+that is the :class:`Spawner`'s.
 """
 
 from __future__ import annotations

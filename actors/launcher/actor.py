@@ -9,13 +9,12 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from pykka._envelope import Envelope
-
 from interlock.sandbox.audit import Snapshot, compare, snapshot
 from interlock.sandbox.errors import SandboxUnavailable
 from interlock.sandbox.policy import Mode, Policy, PolicyError
 from interlock.sandbox.run import Outcome, run
 from interlock.sandbox.watch import CancelToken
+from pykka._envelope import Envelope
 
 from ..messages import CommandEnded, Launch
 from ..owner import Core, Owner
@@ -71,11 +70,21 @@ class LauncherActor(Owner):
         def say(call: Callable[[], None]) -> None:
             self.actor_inbox.put(Envelope(_Call(call)))
 
+        shown = {"stdout": 0, "stderr": 0}
+
+        def show(stream: str, data: bytes) -> None:
+            # What is shown live is bounded as the result is: a flood must not fill the mailboxes.
+            if shown[stream] < OUTPUT_LIMIT:
+                shown[stream] += len(data)
+                say(lambda: output(stream, data))
+
         def work() -> None:
-            end = self._run(launch, running.token, lambda s, d: say(lambda: output(s, d)))
+            end = self._run(launch, running.token, show)
             say(lambda: ended(end))
 
-        threading.Thread(target=work, name=f"interlock-command-{launch.number}", daemon=True).start()
+        threading.Thread(
+            target=work, name=f"interlock-command-{launch.number}", daemon=True
+        ).start()
         return running
 
     def _run(

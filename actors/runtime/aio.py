@@ -1,26 +1,28 @@
 """The asynchronous surface: the same classes and methods, as coroutines on the caller's event loop.
 
-Cancelling a task that waits for calls cancels the calls and waits for what is recorded of them (P4).
+Cancelling a task that waits for calls cancels the calls and waits for what is recorded of them
+(P4).
 """
 
 from __future__ import annotations
 
 import asyncio
-import atexit
 import os
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from interlock.backends.codes import Code
 from interlock.backends.event import Event
 from interlock.backends.jsonl import Listing
 
+from ..agent.answer import Answer
 from ..errors import RuntimeFailureError
 from ..tools.result import ToolResult
+from ..tools.spec import ToolSpec
 from .config import make_config
-from .core import CLOSE_TIMEOUT, INTERRUPT_TIMEOUT, RuntimeCore, close_now
+from .core import CLOSE_TIMEOUT, INTERRUPT_TIMEOUT, RuntimeCore
 from .flow import run_async
 from .session import SessionCore
 from .subscription import Progress, StreamedEvent, SubscriptionCore, WriteTrouble
@@ -30,8 +32,8 @@ from .turn import StepCore, ToolCall, TurnCore
 class AsyncRuntime:
     """Hosts sessions: starts the four owners, watches and restarts them, ends them in order.
 
-    Use it with ``async with``, or :meth:`start` and :meth:`close`, in one event loop; bodies of async
-    ``host`` tools run on that loop.
+    Use it with ``async with``, or :meth:`start` and :meth:`close`, in one event loop; bodies of
+    async ``host`` tools run on that loop.
 
     :param root: where session logs live; ``None``: the user's state directory.
     :param tools: what was declared with ``@tool``.
@@ -45,7 +47,8 @@ class AsyncRuntime:
     :param durability: ``"file"``: acknowledged means that it survives power loss; ``"none"``: only
         the end of processes, and the log says so (K7).
     :param compression: ``"zstd"`` or ``"none"``, for new sessions.
-    :param transport: ``"ipc"``, ``"tcp"`` on loopback, or ``"inproc"``: the owners as threads of this
+    :param transport: ``"ipc"``, ``"tcp"`` on loopback, or ``"inproc"``: the owners as threads of
+    this
         process, without keys (X1).
     :param workers: shared worker processes; ``None``: one per processor, at most four.
     :param worker_env: environment variables that workers get besides the usual few (X5).
@@ -71,7 +74,6 @@ class AsyncRuntime:
         """
         if self._running is None:
             self._running = RuntimeCore(self._config, asyncio.get_running_loop())
-            atexit.register(close_now, self._running)
             await run_async(self._running.started())
         return self
 
@@ -166,6 +168,15 @@ class AsyncSession:
         return self._core.durable_seq
 
     @property
+    def tools(self) -> Sequence[ToolSpec]:
+        """The tools that its calls may name."""
+        return [tool.spec for tool in self._runtime.config.tools.values()]
+
+    async def read(self, from_seq: int) -> list[Event]:
+        """The events from ``from_seq`` on; the newest may not be durable yet."""
+        return await run_async(self._core.events(from_seq))
+
+    @property
     async def events(self) -> list[Event]:
         """All events, read from the log; the newest may not be durable yet."""
         return await run_async(self._core.events())
@@ -181,7 +192,7 @@ class AsyncSession:
         data: dict[str, Any],
         *,
         ignorable: bool = False,
-        surface_op: Any = None,
+        surface_op: Literal["append"] | tuple[int, int] | None = None,
         sources: Iterable[int] | None = None,
         flush: bool = False,
     ) -> int:
@@ -218,7 +229,9 @@ class AsyncSession:
 
     async def subscribe(self, from_seq: int = 0, *, progress: bool = False) -> AsyncSubscription:
         """Follow the session's events from ``from_seq`` on, live; also what calls say meanwhile."""
-        return AsyncSubscription(await run_async(self._runtime.subscribe(self._core, from_seq, progress)))
+        return AsyncSubscription(
+            await run_async(self._runtime.subscribe(self._core, from_seq, progress))
+        )
 
     async def close(self) -> int:
         """Flush and let go of the session; the seq up to which it is durable (L16)."""
@@ -242,9 +255,15 @@ class AsyncTurn:
         """Turns count from 1 in a session."""
         return self._core.number
 
-    def step(self, *, system: str | None = None) -> AsyncStep:
+    def step(self) -> AsyncStep:
         """A step, as a context manager; everything earlier is durable before it starts (K1)."""
-        return AsyncStep(self._core.new_step(), system)
+        return AsyncStep(self._core.new_step())
+
+    async def end(self, reason: dict[str, Any]) -> None:
+        """End the turn with the reason of its ``turn/end``; leaving the block ends it as
+        completed.
+        """
+        await run_async(self._core.end(reason))
 
     async def __aenter__(self) -> Self:
         await run_async(self._core.start())
@@ -262,17 +281,25 @@ class AsyncTurn:
 class AsyncStep:
     """A step: one model answer, its calls, their results."""
 
-    def __init__(self, core: StepCore, system: str | None) -> None:
-        self._core, self._system = core, system
+    def __init__(self, core: StepCore) -> None:
+        self._core = core
 
     @property
     def number(self) -> int:
         """Steps count from 1 in a turn."""
         return self._core.number
 
-    async def assistant(self, text: str = "", calls: Sequence[ToolCall] = (), **parts: Any) -> int:
+    async def assistant(self, text: str = "", calls: Sequence[ToolCall] = ()) -> int:
         """Append the model's answer; the ``seq`` of the ``assistant/message``."""
-        return await run_async(self._core.assistant(text, calls, **parts))
+        return await run_async(self._core.assistant(text, calls))
+
+    async def record(self, answer: Answer) -> int:
+        """Append a model's answer with its stream; the ``seq`` of the ``assistant/message``."""
+        return await run_async(self._core.record(answer))
+
+    async def attempt(self, stream: Sequence[dict[str, Any]]) -> None:
+        """Append an ``assistant/attempt``: chunks of a model that yielded no message."""
+        await run_async(self._core.attempt(stream))
 
     async def execute(self) -> list[ToolResult]:
         """Run the calls of the answer; their results in model order.
@@ -282,12 +309,15 @@ class AsyncStep:
         """
         return await run_async(self._core.execute())
 
-    def cancel(self, call_ids: Sequence[str] | None = None) -> None:
-        """Ask for the calls to be cancelled, from another thread; ``execute`` returns the results."""
-        self._core.cancel(call_ids)
+    def cancel(self, reason: str = "", call_ids: Sequence[str] | None = None) -> None:
+        """Ask for the calls (or the named ones) to be cancelled, from any thread (P4).
+
+        :meth:`execute` returns what became of them; ``reason`` stands in the results.
+        """
+        self._core.cancel(reason, call_ids)
 
     async def __aenter__(self) -> Self:
-        await run_async(self._core.start(self._system))
+        await run_async(self._core.start())
         return self
 
     async def __aexit__(

@@ -1,7 +1,7 @@
 """The host's own code: bodies of ``host`` tools, gates, guards, hooks, the answerer.
 
-User code never runs in an actor's thread: each of these runs on threads (or the caller's event loop)
-of its own, and what it says goes back through the host's actor.
+User code never runs in an actor's thread: each of these runs on threads (or the caller's event
+loop) of its own, and what it says goes back through the host's actor.
 """
 
 from __future__ import annotations
@@ -42,9 +42,7 @@ ANSWERER_THREADS = 64
 class HostBodies:
     """Runs the host's code when the dispatcher or the broker asks for it."""
 
-    def __init__(
-        self, config: RuntimeConfig, tell: Callable[[Role, Message], None]
-    ) -> None:
+    def __init__(self, config: RuntimeConfig, tell: Callable[[Role, Message], None]) -> None:
         self._config, self._tell = config, tell
         self._runner = BodyRunner()
         self._judges = GateRunner()
@@ -100,6 +98,7 @@ class HostBodies:
             session_id=message.session,
             call_id=message.call_id,
             idempotency_key=message.idempotency_key,
+            cwd=message.workspace,
             timeout=message.timeout,
             progress=lambda data: self._tell(Role.DISPATCHER, BodyProgress(number, data)),
             nested=lambda name, arguments: self._call_tool(number, token, name, arguments),

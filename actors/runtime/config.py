@@ -95,8 +95,9 @@ def make_config(
 ) -> RuntimeConfig:
     """Check what a runtime was given.
 
-    Raises ``TypeError`` or ``ValueError`` naming the argument; a tool that cannot travel to a worker is
-    refused here with :class:`~interlock.actors.tools.ToolNotPortableError` (a ``TypeError``).
+    Raises ``TypeError`` or ``ValueError`` naming the argument; a tool that cannot travel to a
+    worker is refused here with :class:`~interlock.actors.tools.ToolNotPortableError` (a
+    ``TypeError``).
     """
     external = answerer == EXTERNAL
     if isinstance(answerer, str) and not external:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextlib
 import os
 import sys
@@ -13,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import zmq
-
 from interlock.backends.codes import Code
 from interlock.backends.jsonl import JsonlBackend, Listing
 
@@ -48,6 +48,8 @@ from .subscription import Streams, SubscriptionCore
 CLOSE_TIMEOUT = 30.0
 #: The same when the user pressed Ctrl-C.
 INTERRUPT_TIMEOUT = 1.2
+#: The same where it had not even started.
+START_TIMEOUT = 0.2
 #: Seconds within which opening a large log must answer.
 OPEN_TIMEOUT = 600.0
 
@@ -55,11 +57,18 @@ OPEN_TIMEOUT = 600.0
 class RuntimeCore:
     """One running runtime in this process."""
 
-    def __init__(self, config: RuntimeConfig, loop: asyncio.AbstractEventLoop | None = None) -> None:
+    def __init__(
+        self, config: RuntimeConfig, loop: asyncio.AbstractEventLoop | None = None
+    ) -> None:
         self.config = config
         self._pid = os.getpid()
         self._closed = False
+        #: Owners that had to be killed at the end, and sessions that could not be flushed (L16).
+        self.unsettled: list[Role] = []
+        self.unwritten: dict[str, str] = {}
         self._keys = Keys.generate()
+        # S6: what must be hidden from commands has to be there before the first of them.
+        config.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._directory = RuntimeDirectory.create()
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._door = Doorkeeper(self._context)
@@ -100,10 +109,12 @@ class RuntimeCore:
 
     def started(self) -> Flow[None]:
         """Wait until every owner is ready and knows the tools."""
+        atexit.register(self.close_now)
         try:
             yield self._host.ready
         except BaseException:
-            yield from self.closed(grace=0.0, timeout=INTERRUPT_TIMEOUT)
+            # Nothing is recorded yet, so nobody needs time to settle anything.
+            yield from self.closed(grace=0.0, timeout=START_TIMEOUT)
             raise
         self._publish()
 
@@ -151,7 +162,7 @@ class RuntimeCore:
     def _owner_lost(self, role: Role) -> None:
         if role is not Role.WRITER:
             return
-        for session in self._sessions.values():
+        for session in list(self._sessions.values()):
             session.lost_writer()
             self.streams.lost_writer(session.id, session.durable_seq)
         self._sessions.clear()
@@ -214,7 +225,9 @@ class RuntimeCore:
         """L17: every session under the root, by header; bad ones are named, not raised."""
         return JsonlBackend(self.config.root).list()
 
-    def subscribe(self, session: SessionCore, from_seq: int, progress: bool) -> Flow[SubscriptionCore]:
+    def subscribe(
+        self, session: SessionCore, from_seq: int, progress: bool
+    ) -> Flow[SubscriptionCore]:
         reader = SubscriptionCore(self.streams, session, from_seq, progress)
         yield from reader.start()
         return reader
@@ -244,10 +257,14 @@ class RuntimeCore:
         if self._closed or os.getpid() != self._pid:
             return {}
         self._closed = True
+        atexit.unregister(self.close_now)
         deadline = time.monotonic() + timeout
         durable: dict[str, int] = {}
         try:
             stopped: dict[Role, Stopped | None] = yield self._host.shut_down(grace, timeout)
+        except RuntimeFailureError:
+            self.unsettled = list(OWNERS)  # the host's actor has failed; what it started is killed
+        else:
             writer = stopped.get(Role.WRITER)
             durable = dict(writer.durable) if writer is not None else {}
             self._report(stopped)
@@ -255,13 +272,15 @@ class RuntimeCore:
             yield in_thread(lambda: self._end(deadline))
         return durable
 
+    def close_now(self) -> None:
+        """What remains to do when the program ends without closing the runtime."""
+        with contextlib.suppress(Exception):
+            run_sync(self.closed(grace=0.0, timeout=INTERRUPT_TIMEOUT))
+
     def _report(self, stopped: dict[Role, Stopped | None]) -> None:
         self.unsettled = [role for role, word in stopped.items() if word is None]
         writer = stopped.get(Role.WRITER)
         self.unwritten = dict(writer.failed) if writer is not None else {}
-
-    unsettled: list[Role] = []
-    unwritten: dict[str, str] = {}
 
     def _end(self, deadline: float) -> None:
         """Close what this process holds; nothing here waits without a bound."""
@@ -275,10 +294,3 @@ class RuntimeCore:
         self._door.close()
         self._context.destroy(linger=0)
         self._directory.close()
-
-
-def close_now(core: RuntimeCore) -> None:
-    """What remains to do when the program ends without closing the runtime."""
-    with contextlib.suppress(Exception):
-        run_sync(core.closed(grace=0.0, timeout=INTERRUPT_TIMEOUT))
-

@@ -1,9 +1,9 @@
 """One logic under two surfaces.
 
-What a session, turn or step does is written once, as a *flow*: a generator that yields futures and is
-sent their results. :func:`run_sync` waits for each in the calling thread, :func:`run_async` awaits it
-on the caller's event loop. An interruption (Ctrl-C, a cancelled task) is thrown into the flow, which
-cleans up through further futures before it passes it on.
+What a session, turn or step does is written once, as a *flow*: a generator that yields futures and
+is sent their results. :func:`run_sync` waits for each in the calling thread, :func:`run_async`
+awaits it on the caller's event loop. An interruption (Ctrl-C, a cancelled task) is thrown into the
+flow, which cleans up through further futures before it passes it on.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ async def run_async(flow: Flow[T]) -> T:
         future = next(flow)
         while True:
             try:
-                value = await asyncio.shield(asyncio.wrap_future(future))
+                waited = asyncio.wrap_future(future)
+                waited.add_done_callback(_retrieve)
+                value = await asyncio.shield(waited)
             except BaseException as error:  # also CancelledError
                 future = flow.throw(error)
             else:
@@ -48,6 +50,12 @@ async def run_async(flow: Flow[T]) -> T:
     except StopIteration as stop:
         result: T = stop.value
         return result
+
+
+def _retrieve(future: asyncio.Future[Any]) -> None:
+    """Note that a failure was seen: an interrupted flow no longer waits for it."""
+    if not future.cancelled():
+        future.exception()
 
 
 def in_thread(work: Callable[[], T]) -> Future[T]:
@@ -62,4 +70,3 @@ def in_thread(work: Callable[[], T]) -> Future[T]:
 
     threading.Thread(target=run, name="interlock-blocking", daemon=True).start()
     return future
-

@@ -1,8 +1,9 @@
 """The host's actor: the embedding process's connections to the owners, and their supervision.
 
-One thread of the embedding process owns all sockets. Other threads hand it requests and get futures.
-It starts the owners, sees each of them end by a descriptor, tells the others, and starts a new life of
-it, a limited number of times: a runtime that cannot keep an owner alive fails closed and says so.
+One thread of the embedding process owns all sockets. Other threads hand it requests and get
+futures. It starts the owners, sees each of them end by a descriptor, tells the others, and starts
+a new life of it, a limited number of times: a runtime that cannot keep an owner alive fails closed
+and says so.
 """
 
 from __future__ import annotations
@@ -11,15 +12,15 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from typing import Any
 
+import msgspec
 import pykka
 import zmq
-from pykka._envelope import Envelope
-
 from interlock.backends.codes import Code
+from pykka._envelope import Envelope
 
 from ..errors import InterlockError, RuntimeFailureError
 from ..fibers import Promise
@@ -89,6 +90,8 @@ class HostActor(pykka.ThreadingActor):
         self._watches: dict[int, tuple[Watch | None, Callable[[], None]]] = {}
         self._waiting_for: dict[Role, list[Promise[None]]] = {role: [] for role in OWNERS}
         self._closing = False
+        self._over = False
+        self._outstanding: set[Future[Any]] = set()
         self.failure: RuntimeFailureError | None = None
         #: What was restarted and why, newest last; shown by ``stats``.
         self.restarts: list[tuple[str, str]] = []
@@ -113,11 +116,11 @@ class HostActor(pykka.ThreadingActor):
         self, role: Role, build: Callable[[int], Message], timeout: float = REPLY_TIMEOUT
     ) -> Future[Any]:
         """Ask the owner ``role``; the future holds its reply, or the error that stands for it."""
-        future: Future[Any] = Future()
+        future: Future[Any] = self._promised()
 
         def ask() -> None:
             if self.failure is not None:
-                future.set_exception(self.failure)
+                _fail(future, self.failure)
                 return
             promise = self._requests.ask(role, build, timeout)
             promise.then(lambda: _pass_on(promise, future))
@@ -131,13 +134,13 @@ class HostActor(pykka.ThreadingActor):
 
     def alive(self, role: Role) -> Future[None]:
         """A future that is done once the owner ``role`` lives (again)."""
-        future: Future[None] = Future()
+        future: Future[None] = self._promised()
 
         def wait() -> None:
             if self.failure is not None:
-                future.set_exception(self.failure)
+                _fail(future, self.failure)
             elif role in self._incarnations:
-                future.set_result(None)
+                _give(future, None)
             else:
                 promise: Promise[None] = Promise()
                 self._waiting_for[role].append(promise)
@@ -153,9 +156,20 @@ class HostActor(pykka.ThreadingActor):
         return {str(role): life.pid for role, life in self._lives.items()}
 
     def shut_down(self, grace: float, timeout: float) -> Future[dict[Role, Stopped | None]]:
-        """Have every owner settle and end, within ``timeout`` s; ``None`` where one had to be killed."""
-        future: Future[dict[Role, Stopped | None]] = Future()
+        """Have every owner settle and end, within ``timeout`` s; ``None`` where one had to be
+        killed.
+        """
+        future: Future[dict[Role, Stopped | None]] = self._promised()
         self._do(lambda: self._shut_down(grace, time.monotonic() + timeout, future))
+        return future
+
+    def _promised(self) -> Future[Any]:
+        """A future that is done in any case, also when this actor ends before it could do it."""
+        future: Future[Any] = Future()
+        self._outstanding.add(future)
+        future.add_done_callback(self._outstanding.discard)
+        if self._over:
+            _fail(future, self.failure or closed_error())
         return future
 
     def _do(self, call: Callable[[], None]) -> None:
@@ -164,6 +178,13 @@ class HostActor(pykka.ThreadingActor):
     # The host's thread.
 
     def on_start(self) -> None:
+        try:
+            self._begin()
+        except BaseException as error:
+            # pykka stops an actor whose start fails without calling either hook.
+            self.on_failure(type(error), error, None)
+
+    def _begin(self) -> None:
         self._mailbox.use(self._context, self._keys.host, Role.HOST)
         for role in OWNERS:
             self._start(role)
@@ -178,15 +199,19 @@ class HostActor(pykka.ThreadingActor):
         self._requests_end()
         self._mailbox.flush(0.2)
         self._mailbox.close()
+        self._over = True
+        for future in list(self._outstanding):
+            _fail(future, self.failure or closed_error())
         self.ended.set_result(None)
 
     def on_failure(self, *error: Any) -> None:
         self.failure = RuntimeFailureError(
-            Code.ACTOR_LOST, f"the host's own actor has failed ({error[1]}); the runtime is closed"
+            Code.ACTOR_LOST, f"the runtime could not go on: {error[1]}; it is closed"
         )
         if not self.ready.done():
             self.ready.set_exception(self.failure)
         self.on_stop()
+        self.actor_stopped.set()
 
     def on_receive(self, message: Any) -> None:
         if isinstance(message, Batch):
@@ -247,51 +272,47 @@ class HostActor(pykka.ThreadingActor):
             self._is_ready(role, incarnation)
 
     def _is_ready(self, role: Role, incarnation: str) -> None:
-        self._incarnations[role] = incarnation
+        """Its process runs: tell it what it needs of us before anybody else hears of it."""
         address = self._starter.addresses[role]
         self._mailbox.connect(role, address.endpoint, address.public)
+        needed: Promise[Any] = Promise()
+        if role is Role.BROKER and self._answers:
+            # Before the first request, or that one would find nobody to ask.
+            needed = self._requests.ask(
+                role, lambda rid: BecomeAnswerer(rid, "host"), READY_TIMEOUT
+            )
+        elif role is Role.DISPATCHER:
+            needed = self._requests.ask(role, self._registered, READY_TIMEOUT)
+        else:
+            needed.resolve(None)
+        needed.then(lambda: self._has_joined(role, incarnation, needed))
+
+    def _has_joined(self, role: Role, incarnation: str, needed: Promise[Any]) -> None:
+        try:
+            needed.result()
+        except (PeerLostError, ReplyTimeoutError):
+            return  # its end, or the lateness of the start, is told by its own watch
+        except InterlockError as error:
+            self._fail(f"the {role} refused to start ({error.message})")
+            return
+        self._incarnations[role] = incarnation
         for other in OWNERS:
             if other is not role and other in self._incarnations:
                 self._tell(other, self._announcement(role))
                 self._tell(role, self._announcement(other))
-        if role is Role.BROKER and self._answers:
-            self._tell(role, BecomeAnswerer("host"))
-        if role is Role.DISPATCHER:
-            self._register()
-        elif not self.ready.done():
-            self._ready_if_all()
-        self._wake(role)
+        if not self.ready.done() and len(self._incarnations) == len(OWNERS):
+            self.ready.set_result(None)
+        waiting, self._waiting_for[role] = self._waiting_for[role], []
+        for promise in waiting:
+            promise.resolve(None)
 
     def _announcement(self, role: Role) -> PeerChanged:
         address = self._starter.addresses[role]
         pid = self._lives[role].pid
         return PeerChanged(role, address.endpoint, address.public, self._incarnations[role], pid)
 
-    def _register(self) -> None:
-        registration = self._registration
-
-        def build(rid: int) -> Message:
-            return RegisterTools(
-                rid,
-                registration.tools,
-                registration.gates,
-                registration.guards,
-                registration.hooks,
-                registration.worker_env,
-                registration.sys_path,
-            )
-
-        promise = self._requests.ask(Role.DISPATCHER, build, READY_TIMEOUT)
-        promise.then(self._ready_if_all)
-
-    def _ready_if_all(self) -> None:
-        if not self.ready.done() and len(self._incarnations) == len(OWNERS):
-            self.ready.set_result(None)
-
-    def _wake(self, role: Role) -> None:
-        waiting, self._waiting_for[role] = self._waiting_for[role], []
-        for promise in waiting:
-            promise.resolve(None)
+    def _registered(self, rid: int) -> Message:
+        return msgspec.structs.replace(self._registration, rid=rid)
 
     def _start_is_late(self) -> None:
         if not self.ready.done() and not self._closing:
@@ -344,7 +365,9 @@ class HostActor(pykka.ThreadingActor):
     def _shut_down(
         self, grace: float, deadline: float, future: Future[dict[Role, Stopped | None]]
     ) -> None:
-        """The dispatcher first, so that everything is recorded; then the others; then kill the rest."""
+        """The dispatcher first, so that everything is recorded; then the others; then kill the
+        rest.
+        """
         self._closing = True
         stopped: dict[Role, Stopped | None] = dict.fromkeys(OWNERS)
         others = [Role.WRITER, Role.BROKER, Role.LAUNCHER]
@@ -363,8 +386,8 @@ class HostActor(pykka.ThreadingActor):
             promise.then(answered)
 
         def all_done() -> None:
-            if not left and not future.done():
-                future.set_result(stopped)
+            if not left:
+                _give(future, stopped)
 
         def ask_others() -> None:
             for role in others:
@@ -392,10 +415,24 @@ def _wait_for_end(life: OwnerProcess, deadline: float) -> None:
 
 
 def _pass_on(promise: Promise[Any], future: Future[Any]) -> None:
-    if future.done():
-        return
     try:
-        future.set_result(promise.result())
+        value = promise.result()
     except BaseException as error:
+        _fail(future, error)
+    else:
+        _give(future, value)
+
+
+def _give(future: Future[Any], value: Any) -> None:
+    with suppress(InvalidStateError):  # the other one came first
+        future.set_result(value)
+
+
+def _fail(future: Future[Any], error: BaseException) -> None:
+    with suppress(InvalidStateError):
         future.set_exception(error)
 
+
+def closed_error() -> RuntimeFailureError:
+    """What is said to those who ask after the end."""
+    return RuntimeFailureError(Code.RUNTIME_CLOSED, "the runtime is closed")

@@ -1,18 +1,19 @@
 """One session of a runtime: the logic under :class:`Session` and :class:`AsyncSession`.
 
-The host keeps no copy of a log (design): what it needs to append is a handful of numbers, everything
-else is read from the log, or asked of the writer for the moment between append and write.
+The host keeps no copy of a log (design): what it needs to append is a handful of numbers,
+everything else is read from the log, or asked of the writer for the moment between append and
+write.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from interlock.backends.codes import Code
 from interlock.backends.errors import InterlockError, LogError, SessionError
-from interlock.backends.event import Draft, Event, decode_line, draft
+from interlock.backends.event import Draft, Event, Replace, decode_line, draft
 from interlock.backends.reading import read_events
 
 from ..errors import RuntimeFailureError
@@ -55,8 +56,6 @@ class SessionCore:
         self.durable_seq = opened.durable_seq
         self.approval_policy = opened.approval_policy
         self.sandbox_mode = opened.sandbox_mode
-        self.system_seq = opened.system_seq
-        self.surface_empty = opened.surface_empty
         self.turn_open = False
         #: What the model was last told about the approval policy (A7).
         self.told_policy: str = default_policy
@@ -113,9 +112,7 @@ class SessionCore:
 
     # Asking the writer.
 
-    def ask(
-        self, role: Role, build: Any, timeout: float = APPEND_TIMEOUT
-    ) -> Flow[Any]:
+    def ask(self, role: Role, build: Any, timeout: float = APPEND_TIMEOUT) -> Flow[Any]:
         """Ask an owner; its loss is told as what it means for this session."""
         self.check()
         try:
@@ -170,7 +167,7 @@ class SessionCore:
         data: dict[str, Any],
         *,
         ignorable: bool = False,
-        surface_op: Any = None,
+        surface_op: Literal["append"] | tuple[int, int] | None = None,
         sources: Iterable[int] | None = None,
         flush: bool = False,
     ) -> Flow[int]:
@@ -186,10 +183,9 @@ class SessionCore:
             )
         if surface_op is None and type in ("user/message", "system/message"):
             surface_op = "append"
+        operation = Replace(*surface_op) if isinstance(surface_op, tuple) else surface_op
         try:
-            made = draft(
-                type, data, ignorable=ignorable, surface_op=surface_op, sources=sources
-            )
+            made = draft(type, data, ignorable=ignorable, surface_op=operation, sources=sources)
         except ValueError as error:
             raise LogError(
                 Code.EVENT_INVALID,
@@ -198,8 +194,6 @@ class SessionCore:
                 type=type,
             ) from None
         reply: Appended = yield from self.append_drafts([made], flush=flush)
-        if surface_op is not None:
-            self.surface_empty = False
         return reply.first_seq
 
     def set_approval_policy(self, policy: str) -> Flow[int]:
@@ -252,5 +246,3 @@ class SessionCore:
         self.durable_seq = reply.durable_seq
         self.end(None)
         return reply.durable_seq
-
-

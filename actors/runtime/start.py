@@ -143,7 +143,7 @@ class OwnerProcess:
                 pass_fds=(directory.lock_descriptor,),
                 start_new_session=True,
             )
-        assert self._process.stdin is not None  # noqa: S101, PT018 - asked for above
+        assert self._process.stdin is not None  # noqa: S101 - asked for above
         assert self._process.stdout is not None  # noqa: S101
         self.pid = self._process.pid
         self.ready_descriptor = self._process.stdout.fileno()

@@ -1,7 +1,7 @@
 """Following a session: its events in order, from any point, live and without gaps.
 
-Items come from the writer; what was before them, and what a slow reader missed, is read from the log by
-``seq``. A reader that does not keep up loses nothing but time.
+Items come from the writer; what was before them, and what a slow reader missed, is read from the
+log by ``seq``. A reader that does not keep up loses nothing but time.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-
 from interlock.backends.errors import InterlockError
 from interlock.backends.event import Event, decode_line
 
@@ -75,7 +74,9 @@ class WriteTrouble:
 class SubscriptionCore:
     """One reader. Messages are put in by the host's thread and taken by the reader's."""
 
-    def __init__(self, streams: Streams, session: SessionCore, from_seq: int, progress: bool) -> None:
+    def __init__(
+        self, streams: Streams, session: SessionCore, from_seq: int, progress: bool
+    ) -> None:
         self._streams, self.session, self.wants_progress = streams, session, progress
         self._next = from_seq
         self._lock = threading.Lock()
@@ -105,7 +106,6 @@ class SubscriptionCore:
 
     def start(self) -> Flow[None]:
         """Join the stream, then read what was before it."""
-        session = self.session
         reply: Subscribed = yield from self._streams.join(self)
         self.durable_seq, self.incarnation = reply.durable_seq, reply.incarnation
         yield from self._catch_up()

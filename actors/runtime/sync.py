@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from interlock.backends.event import Event
 from interlock.backends.jsonl import Listing
 
+from ..agent.answer import Answer
 from ..tools.result import ToolResult
+from ..tools.spec import ToolSpec
 from .config import make_config
-from .core import CLOSE_TIMEOUT, INTERRUPT_TIMEOUT, RuntimeCore, close_now
+from .core import CLOSE_TIMEOUT, INTERRUPT_TIMEOUT, RuntimeCore
 from .flow import run_sync
 from .session import SessionCore
 from .subscription import Progress, StreamedEvent, SubscriptionCore, WriteTrouble
@@ -38,7 +39,8 @@ class Runtime:
     :param durability: ``"file"``: acknowledged means that it survives power loss; ``"none"``: only
         the end of processes, and the log says so (K7).
     :param compression: ``"zstd"`` or ``"none"``, for new sessions.
-    :param transport: ``"ipc"``, ``"tcp"`` on loopback, or ``"inproc"``: the owners as threads of this
+    :param transport: ``"ipc"``, ``"tcp"`` on loopback, or ``"inproc"``: the owners as threads of
+    this
         process, without keys (X1).
     :param workers: shared worker processes; ``None``: one per processor, at most four.
     :param worker_env: environment variables that workers get besides the usual few (X5).
@@ -47,7 +49,6 @@ class Runtime:
 
     def __init__(self, root: str | os.PathLike[str] | None = None, **options: Any) -> None:
         self._core = RuntimeCore(make_config(root, **options))
-        atexit.register(close_now, self._core)
         run_sync(self._core.started())
 
     @property
@@ -140,6 +141,15 @@ class Session:
         return self._core.durable_seq
 
     @property
+    def tools(self) -> Sequence[ToolSpec]:
+        """The tools that its calls may name."""
+        return [tool.spec for tool in self._runtime.config.tools.values()]
+
+    def read(self, from_seq: int) -> list[Event]:
+        """The events from ``from_seq`` on; the newest may not be durable yet."""
+        return run_sync(self._core.events(from_seq))
+
+    @property
     def events(self) -> list[Event]:
         """All events, read from the log; the newest may not be durable yet."""
         return run_sync(self._core.events())
@@ -155,7 +165,7 @@ class Session:
         data: dict[str, Any],
         *,
         ignorable: bool = False,
-        surface_op: Any = None,
+        surface_op: Literal["append"] | tuple[int, int] | None = None,
         sources: Iterable[int] | None = None,
         flush: bool = False,
     ) -> int:
@@ -216,9 +226,15 @@ class Turn:
         """Turns count from 1 in a session."""
         return self._core.number
 
-    def step(self, *, system: str | None = None) -> Step:
+    def step(self) -> Step:
         """A step, as a context manager; everything earlier is durable before it starts (K1)."""
-        return Step(self._core.new_step(), system)
+        return Step(self._core.new_step())
+
+    def end(self, reason: dict[str, Any]) -> None:
+        """End the turn with the reason of its ``turn/end``; leaving the block ends it as
+        completed.
+        """
+        run_sync(self._core.end(reason))
 
     def __enter__(self) -> Self:
         run_sync(self._core.start())
@@ -236,17 +252,25 @@ class Turn:
 class Step:
     """A step: one model answer, its calls, their results."""
 
-    def __init__(self, core: StepCore, system: str | None) -> None:
-        self._core, self._system = core, system
+    def __init__(self, core: StepCore) -> None:
+        self._core = core
 
     @property
     def number(self) -> int:
         """Steps count from 1 in a turn."""
         return self._core.number
 
-    def assistant(self, text: str = "", calls: Sequence[ToolCall] = (), **parts: Any) -> int:
+    def assistant(self, text: str = "", calls: Sequence[ToolCall] = ()) -> int:
         """Append the model's answer; the ``seq`` of the ``assistant/message``."""
-        return run_sync(self._core.assistant(text, calls, **parts))
+        return run_sync(self._core.assistant(text, calls))
+
+    def record(self, answer: Answer) -> int:
+        """Append a model's answer with its stream; the ``seq`` of the ``assistant/message``."""
+        return run_sync(self._core.record(answer))
+
+    def attempt(self, stream: Sequence[dict[str, Any]]) -> None:
+        """Append an ``assistant/attempt``: chunks of a model that yielded no message."""
+        run_sync(self._core.attempt(stream))
 
     def execute(self) -> list[ToolResult]:
         """Run the calls of the answer; their results in model order.
@@ -256,12 +280,15 @@ class Step:
         """
         return run_sync(self._core.execute())
 
-    def cancel(self, call_ids: Sequence[str] | None = None) -> None:
-        """Ask for the calls to be cancelled, from another thread; ``execute`` returns the results."""
-        self._core.cancel(call_ids)
+    def cancel(self, reason: str = "", call_ids: Sequence[str] | None = None) -> None:
+        """Ask for the calls (or the named ones) to be cancelled, from any thread (P4).
+
+        :meth:`execute` returns what became of them; ``reason`` stands in the results.
+        """
+        self._core.cancel(reason, call_ids)
 
     def __enter__(self) -> Self:
-        run_sync(self._core.start(self._system))
+        run_sync(self._core.start())
         return self
 
     def __exit__(

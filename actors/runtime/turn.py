@@ -1,20 +1,22 @@
 """Turns and steps: the logic under their sync and async objects.
 
-A turn holds steps; a step is one model answer and its calls. Before a step starts everything earlier
-is made durable (K1), and each call's record is durable before its body runs (K2).
+A turn holds steps; a step is one model answer and its calls. Before a step starts everything
+earlier is made durable (K1), and each call's record is durable before its body runs (K2).
 """
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from typing import Any
 
 from interlock.backends.codes import Code
 from interlock.backends.errors import InterlockError, LogError, SessionError
-from interlock.backends.event import Draft, Replace, draft
+from interlock.backends.event import Draft, draft
 
+from ..agent.answer import Answer
 from ..errors import RuntimeFailureError
 from ..messages import (
     Appended,
@@ -30,9 +32,11 @@ from ..port import PeerLostError
 from ..roles import Role
 from ..tools import jsontext
 from ..tools.result import ToolResult
-from .flow import Flow
+from .flow import Flow, in_thread
 from .session import SessionCore
 
+#: What a body gets (s) to end by itself when the user presses Ctrl-C.
+INTERRUPT_GRACE = 0.5
 #: A step's calls may wait for people and run for long; each has its own deadline (s).
 STEP_TIMEOUT = 7 * 24 * 3600.0
 
@@ -41,7 +45,8 @@ STEP_TIMEOUT = 7 * 24 * 3600.0
 class ToolCall:
     """A call as a model advertises it.
 
-    ``arguments`` is a JSON object, or the raw string as the model wrote it, which is what the log keeps.
+    ``arguments`` is a JSON object, or the raw string as the model wrote it, which is what the log
+    keeps.
     """
 
     id: str
@@ -100,8 +105,6 @@ class TurnCore:
             drafts.append(user_message(self.prompt))
         yield from session.append_drafts(drafts)
         session.last_turn, session.turn_open = self.number, True
-        if self.prompt is not None:
-            session.surface_empty = False
 
     def new_step(self) -> StepCore:
         if self.ended:
@@ -114,11 +117,21 @@ class TurnCore:
         self.step = StepCore(self, self.last_step)
         return self.step
 
+    def end(self, reason: dict[str, Any]) -> Flow[None]:
+        """End the turn with the reason of its ``turn/end``, once its steps have ended."""
+        if self.ended:
+            raise LogError(Code.EVENT_INVALID, f"turn {self.number} has ended already")
+        self.ended, self.session.turn_open = True, False
+        end = {"turn": self.number, "reason": reason}
+        yield from self.session.append_drafts([draft("turn/end", end)])
+
     def finish(self, error: BaseException | None) -> Flow[None]:
         """End the turn; what is left of an open step is recorded as cancelled (P4)."""
         if self.ended:
             return
         self.ended, self.session.turn_open = True, False
+        if isinstance(error, KeyboardInterrupt | SystemExit) and self._unsettled():
+            return  # the runtime ends and records what it can; the repair closes the turn (R2)
         try:
             if self.step is not None and not self.step.ended:
                 yield from self.step.finish()
@@ -128,6 +141,10 @@ class TurnCore:
             if error is None:
                 raise
             # The log cannot be written; what the caller is told is what went wrong first.
+
+    def _unsettled(self) -> bool:
+        step = self.step
+        return step is not None and not step.ended and bool(step.calls) and step.results is None
 
 
 class StepCore:
@@ -139,84 +156,65 @@ class StepCore:
         self.calls: list[ToolCall] = []
         self.results: list[ToolResult] | None = None
         self.ended = False
+        self._asked: Future[StepExecuted] | None = None
 
-    def start(self, system: str | None = None) -> Flow[None]:
-        """K1: the earlier facts are durable before the step begins.
-
-        ``system`` is the system prompt from here on; it goes to the head of what the model sees.
-        """
+    def start(self) -> Flow[None]:
+        """K1: the earlier facts are durable before the step begins."""
         session = self.session
         yield from session.flush()
         drafts = [draft("step/start", {"turn": self.turn.number, "step": self.number})]
-        if system is not None:
-            drafts.append(self._system(system))
         policy = session.policy_in_force
         if policy != session.told_policy:
             source = {"kind": "plugin", "plugin": "interlock"}
             drafts.append(user_message(policy_statement(policy), source))
-        reply: Appended = yield from session.append_drafts(drafts)
+        yield from session.append_drafts(drafts)
         session.told_policy = policy
-        if system is not None:
-            session.system_seq = reply.first_seq + 1
-        session.surface_empty = session.surface_empty and len(drafts) == 1
 
-    def _system(self, text: str) -> Draft:
-        """The system message: the head of the surface, or what replaces the head."""
-        message = {
-            "id": message_id("system"),
-            "role": "system",
-            "content": [{"type": "text", "text": text}] if text else [],
-            "source": {"kind": "plugin", "plugin": "interlock"},
-        }
-        data = {"turn": self.turn.number, "step": self.number, "message": message}
-        head = self.session.system_seq
-        if head is None:
-            return draft("system/message", data, surface_op="append")
-        return draft("system/message", data, surface_op=Replace(head, head), sources=(head,))
-
-    def assistant(
-        self,
-        text: str,
-        calls: Sequence[ToolCall] = (),
-        *,
-        content: Sequence[dict[str, Any]] | None = None,
-        stream: Sequence[dict[str, Any]] = (),
-        source: dict[str, Any] | None = None,
-        usage: dict[str, Any] | None = None,
-        interrupted: bool = False,
-    ) -> Flow[int]:
-        """Append the model's answer; the ``seq`` of the message."""
-        if self.message_seq >= 0:
-            raise LogError(
-                Code.EVENT_INVALID,
-                f"step {self.number} has its answer already; a step is one model answer",
-            )
-        blocks = list(content) if content is not None else _blocks(text, calls)
+    def assistant(self, text: str, calls: Sequence[ToolCall] = ()) -> Flow[int]:
+        """Append an answer that no model of ours gave; the ``seq`` of the message."""
+        source = {"kind": "model", "provider": "external", "model": "external"}
         message = {
             "id": message_id("assistant"),
             "role": "assistant",
-            "content": blocks,
-            "source": source
-            or {"kind": "model", "provider": "external", "model": "external"},
+            "content": _blocks(text, calls),
+            "source": source,
         }
         data: dict[str, Any] = {
             "turn": self.turn.number,
             "step": self.number,
             "message": message,
-            "stream": list(stream),
+            "stream": [],
         }
-        if usage is not None:
-            data["usage"] = usage
-        if interrupted:
-            data["interrupted"] = True
+        seq: int = yield from self._answered(data, calls)
+        return seq
+
+    def record(self, answer: Answer) -> Flow[int]:
+        """Append a model's answer with its stream; the ``seq`` of the message."""
+        data = answer.event_data(self.turn.number, self.number, message_id("assistant"))
+        calls = [ToolCall(c["id"], c["name"], c["arguments"]) for c in answer.calls]
+        seq: int = yield from self._answered(data, calls)
+        return seq
+
+    def attempt(self, stream: Sequence[dict[str, Any]]) -> Flow[None]:
+        """Append an ``assistant/attempt``: chunks of a model that yielded no message."""
+        data = {"turn": self.turn.number, "step": self.number, "stream": list(stream)}
+        yield from self.session.append_drafts([draft("assistant/attempt", data)])
+
+    def _answered(self, data: dict[str, Any], calls: Sequence[ToolCall]) -> Flow[int]:
+        if self.message_seq >= 0:
+            raise LogError(
+                Code.EVENT_INVALID,
+                f"step {self.number} has its answer already; a step is one model answer",
+            )
         made = draft("assistant/message", data, surface_op="append")
         reply: Appended = yield from self.session.append_drafts([made])
         self.message_seq, self.calls = reply.first_seq, list(calls)
-        self.session.surface_empty = False
         return reply.first_seq
 
     def execute(self) -> Flow[list[ToolResult]]:
-        """Run the calls; their results in model order. A second time it returns the same results."""
+        """Run the calls; their results in model order. A second time it returns the same
+        results.
+        """
         if self.results is not None or not self.calls:
             return self.results or []
         try:
@@ -225,18 +223,24 @@ class StepCore:
             raise
         except InterlockError:
             raise
+        except (KeyboardInterrupt, SystemExit):
+            # The program ends: ask, wait for a moment only, and leave the rest to the runtime's
+            # end.
+            self.cancel("the program was interrupted")
+            yield from self._recorded_within(INTERRUPT_GRACE)
+            raise
         except BaseException:
-            # Ctrl-C or a cancelled task: cancel, and wait for what is recorded of it (P4).
-            self.cancel()
+            # A cancelled task: cancel, and wait for what is recorded of it (P4).
+            self.cancel("the caller was cancelled")
             yield from self._recorded()
             raise
         self.results = results
         return results
 
-    def cancel(self, call_ids: Sequence[str] | None = None) -> None:
+    def cancel(self, reason: str = "", call_ids: Sequence[str] | None = None) -> None:
         """Ask for the step's calls to be cancelled; ``execute`` returns what became of them."""
         ids = None if call_ids is None else list(call_ids)
-        message = CancelCalls(self.session.id, self.message_seq, ids)
+        message = CancelCalls(self.session.id, self.message_seq, reason, ids)
         self.session.host.tell(Role.DISPATCHER, message)
 
     def finish(self) -> Flow[None]:
@@ -284,7 +288,8 @@ class StepCore:
                 cancelled,
             )
 
-        reply: StepExecuted = yield session.host.request(Role.DISPATCHER, build, STEP_TIMEOUT)
+        self._asked = session.host.request(Role.DISPATCHER, build, STEP_TIMEOUT)
+        reply: StepExecuted = yield self._asked
         return reply
 
     def _recorded(self) -> Flow[None]:
@@ -293,6 +298,14 @@ class StepCore:
             self.results = yield from self._executed(cancelled=False)
         except (InterlockError, PeerLostError):
             return
+
+    def _recorded_within(self, seconds: float) -> Flow[None]:
+        asked = self._asked
+        if asked is None:
+            return
+        yield in_thread(lambda: wait([asked], timeout=seconds))
+        if asked.done() and asked.exception() is None:
+            self.results = self._in_model_order({}, asked.result().results)
 
     def _what_is_left(self) -> Flow[tuple[list[WireCall], dict[str, ToolResult]]]:
         """From the log: the calls without a result, and the results of the others."""
@@ -355,7 +368,9 @@ def _reason(error: BaseException | None) -> dict[str, Any]:
     if isinstance(error, KeyboardInterrupt | asyncio.CancelledError | GeneratorExit):
         return {"kind": "aborted", "reason": {"kind": "user"}}
     code = str(error.code) if isinstance(error, InterlockError) else "ERROR"
-    message = error.message if isinstance(error, InterlockError) else f"{type(error).__name__}: {error}"
+    message = (
+        error.message if isinstance(error, InterlockError) else f"{type(error).__name__}: {error}"
+    )
     return {"kind": "error", "error": {"message": message or type(error).__name__, "code": code}}
 
 
@@ -370,5 +385,3 @@ def policy_statement(policy: str) -> str:
         "The approval policy is now 'ask': a call that needs an approval is shown to somebody, who "
         "allows or rejects that one call."
     )
-
-

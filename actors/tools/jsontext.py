@@ -8,29 +8,23 @@ the second becomes zero, the third is kept as the escape ``\\udXXX``.
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
+
+from interlock.backends.jsontext import dumps, loads
 
 #: Nesting that every JSON reader in use can follow (Python's own stops near 1,000).
 MAX_DEPTH = 200
 
 
+#: Reading and writing is the log's own (it keeps lone surrogates and refuses what is no number).
+encode = dumps
+decode = loads
+
+
 class NotJSONError(TypeError):
     """A value that JSON cannot hold; the message names the type and the path to it."""
-
-
-def encode(value: Any) -> bytes:
-    """Encode plain JSON data compactly, keeping lone surrogates as escapes."""
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    # In a JSON string the backslash form of a lone surrogate *is* its escape.
-    return text.encode("utf-8", "backslashreplace")
-
-
-def decode(data: bytes | str) -> Any:
-    """Decode JSON that this package encoded."""
-    return json.loads(data)
 
 
 def readable(text: str) -> str:

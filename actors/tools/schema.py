@@ -36,6 +36,7 @@ def arguments_model(tool: str, signature: Signature) -> type[pydantic.BaseModel]
             )
         default = ... if parameter.required else parameter.default
         fields[f"a{index}"] = (parameter.annotation, pydantic.Field(default, alias=parameter.name))
+    # In the schema this says additionalProperties: false.
     config = pydantic.ConfigDict(extra="forbid", protected_namespaces=())
     try:
         return pydantic.create_model(f"{tool} arguments", __config__=config, **fields)
@@ -72,7 +73,6 @@ def arguments_schema(
         raise TypeError(f"tool {tool}: a parameter has no JSON Schema: {error.message}") from error
     schema.pop("title", None)
     schema.setdefault("properties", {})
-    schema["additionalProperties"] = False
     for name, part in schema["properties"].items():
         if name in descriptions:
             part.setdefault("description", descriptions[name])

@@ -8,7 +8,9 @@ from ..keys import KeyPair
 
 
 class WorkerConfig(msgspec.Struct, frozen=True):
-    """Sent over the pipe that is the worker's standard input, which is closed before user code runs."""
+    """Sent over the pipe that is the worker's standard input, which is closed before user code
+    runs.
+    """
 
     endpoint: str
     keys: KeyPair

@@ -1,8 +1,8 @@
 """The decisions of the session writer: windows, flushes, acknowledgements.
 
 The life of an event: *appended* (it has its ``seq``, in memory, L1), *sealed* into the batch of the
-next write, *durable* once that write's sync has returned. The write happens on a thread of the pool,
-one at a time per session; everything else happens in the writer's own thread.
+next write, *durable* once that write's sync has returned. The write happens on a thread of the
+pool, one at a time per session; everything else happens in the writer's own thread.
 """
 
 from __future__ import annotations
@@ -216,7 +216,9 @@ class WriterCore:
         log, fold = opened.log, opened.log.fold
         recovered = log.recovered
         unanswered = [
-            UnansweredCall(c.message_seq, c.call_id, c.name, c.call_seq, fold.turn or 0, fold.step or 0)
+            UnansweredCall(
+                c.message_seq, c.call_id, c.name, c.call_seq, fold.turn or 0, fold.step or 0
+            )
             for c in fold.calls
             if c.result_seq is None
         ]
@@ -321,20 +323,21 @@ class WriterCore:
                 session=session,
             )
 
-    def _admit_events(
-        self, opened: Open, drafts: list[Draft], time: int | None = None
-    ) -> list[Event]:
+    def _admit_events(self, opened: Open, drafts: list[Draft]) -> list[Event]:
         """Append in memory, all or nothing; the first append says who writes from here on."""
         if not drafts:
             return []
         first_of_ours = not opened.writer_noted
         noted = [self._writer_note(), *drafts] if first_of_ours else drafts
-        events = opened.log.append(noted, self._port.wall_ms() if time is None else time)
+        events = opened.log.append(noted, self._port.wall_ms())
         opened.writer_noted = True
+        self._appended(opened, events)
+        return events[1:] if first_of_ours else events
+
+    def _appended(self, opened: Open, events: list[Event]) -> None:
         self._appended_events += len(events)
         self._open_window(opened)
         self._stream(opened, events)
-        return events[1:] if first_of_ours else events
 
     def _writer_note(self) -> Draft:
         note = {
@@ -346,9 +349,13 @@ class WriterCore:
         return draft("interlock/writer", note, ignorable=True)
 
     def _open_window(self, opened: Open) -> None:
-        """L3: counted from the first event that enters an idle queue; later ones do not extend it."""
+        """L3: counted from the first event that enters an idle queue; later ones do not extend
+        it.
+        """
         if opened.window is None and not opened.due:
-            opened.window = self._port.at(self._port.now() + WINDOW, lambda: self._window_over(opened))
+            opened.window = self._port.at(
+                self._port.now() + WINDOW, lambda: self._window_over(opened)
+            )
 
     def _window_over(self, opened: Open) -> None:
         opened.window = None
@@ -358,16 +365,11 @@ class WriterCore:
         """R2: append the closers and make them durable."""
         self._check_opener(peer, opened)
         fold, dropped = opened.log.fold, opened.log.recovered
-        events = self._admit_events(
-            opened,
-            closers(
-                fold,
-                dropped_acknowledged=dropped is not None and dropped.may_be_acknowledged,
-                # The note of who writes from here on goes before them.
-                first_seq=fold.next_seq + (0 if opened.writer_noted else 1),
-            ),
-            fold.last_time,
+        drafts = closers(
+            fold, dropped_acknowledged=dropped is not None and dropped.may_be_acknowledged
         )
+        events = opened.log.append(drafts, fold.last_time) if drafts else []
+        self._appended(opened, events)
         first, last = (events[0].seq, events[-1].seq) if events else (-1, opened.last_seq)
         self._reply_durable(peer, rid, opened, first, last)
 
@@ -397,7 +399,10 @@ class WriterCore:
             try:
                 promise.result()
             except InterlockError as error:
-                self._refuse(peer, rid, error)
+                # They are appended all the same, and the next flush tries again (L5).
+                appended = {"first_seq": first, "last_seq": last}
+                told = LogError(error.code, error.message, **(error.details | appended))
+                self._refuse(peer, rid, told)
             else:
                 self._reply(peer, rid, opened, first, last)
 
@@ -420,7 +425,9 @@ class WriterCore:
     # Writing.
 
     def _write(self, opened: Open) -> None:
-        """Start the next write of a session, unless one is under way (it is taken up after that)."""
+        """Start the next write of a session, unless one is under way (it is taken up after
+        that).
+        """
         if opened.writing or not opened.due:
             return
         opened.due = False

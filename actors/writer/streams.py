@@ -1,7 +1,7 @@
 """Subscribers of one session: items by credit, and an honest word to one that lags.
 
-Queues towards a subscriber are not bounded by dropping. Each may have :data:`CREDIT` items that it has
-not acknowledged; beyond that nothing is queued, and when it has caught up it is told from which
+Queues towards a subscriber are not bounded by dropping. Each may have :data:`CREDIT` items that it
+has not acknowledged; beyond that nothing is queued, and when it has caught up it is told from which
 ``seq`` the stream goes on, so that it re-reads the log in between.
 """
 
@@ -47,7 +47,13 @@ class Streams:
         return out
 
     def acknowledge(
-        self, identity: bytes, count: int, next_seq: int, durable_seq: int, incarnation: str, session: str
+        self,
+        identity: bytes,
+        count: int,
+        next_seq: int,
+        durable_seq: int,
+        incarnation: str,
+        session: str,
     ) -> StreamLagged | None:
         """Give back credit; the word to a lagging subscriber once it has taken everything."""
         subscriber = self.subscribers.get(identity)

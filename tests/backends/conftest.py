@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -20,29 +19,43 @@ from interlock.backends.log import SessionLog
 SHARED = Path(__file__).parents[2] / ".." / "shared"
 
 
+class Killed(BaseException):
+    """The process ends here."""
+
+
 @dataclass
 class FaultyDisk(OsDisk):
     """The real disk, with faults: each names an operation and the error of its next calls."""
 
     calls: list[tuple[str, str]] = field(default_factory=list)
-    faults: list[tuple[str, BaseException]] = field(default_factory=list)
-    broken: dict[str, int] = field(default_factory=dict)
+    faults: list[tuple[str, str, OSError]] = field(default_factory=list)
     longest_write: int | None = None
     names: dict[int, str] = field(default_factory=dict)
+    last_call: int | None = None
 
-    def fail_next(self, operation: str, code: int) -> None:
-        self.faults.append((operation, OSError(code, os.strerror(code))))
+    def die_at(self, step: int) -> None:
+        """Stop for good at the given call, as a killed process does: nothing runs after it."""
+        self.last_call = step
 
-    def stop_next(self, operation: str) -> None:
-        """Die in the next call of an operation, as a killed process does."""
-        self.faults.append((operation, SystemExit(operation)))
+    def bury(self) -> None:
+        """Close what a dead process had open: the kernel would free its locks."""
+        for fd in list(self.names):
+            super().close(fd)
+        self.names.clear()
+
+    def fail_next(self, operation: str, code: int, name: str = "") -> None:
+        """Fail the next call of an operation (on a file whose name starts with ``name``)."""
+        self.faults.append((operation, name, OSError(code, os.strerror(code))))
 
     def _meet(self, operation: str, name: str) -> None:
+        if self.last_call is not None and len(self.calls) >= self.last_call:
+            raise Killed(operation)
         self.calls.append((operation, name))
-        if operation in self.broken:
-            raise OSError(self.broken[operation], os.strerror(self.broken[operation]))
-        for i, (wanted, error) in enumerate(self.faults):
-            if wanted == operation:
+        self._look(operation, name)
+
+    def _look(self, operation: str, name: str) -> None:
+        for i, (wanted, start, error) in enumerate(self.faults):
+            if wanted == operation and name.startswith(start):
                 del self.faults[i]
                 raise error
 
@@ -52,12 +65,20 @@ class FaultyDisk(OsDisk):
         self.names[fd] = path.name
         return fd
 
+    def close(self, fd):
+        self.names.pop(fd, None)
+        super().close(fd)
+
+    def unlink(self, path):
+        self._meet("unlink", path.name)
+        super().unlink(path)
+
     def write(self, fd, data):
         if self.longest_write is not None:
             data = data[: self.longest_write]
         try:
             self._meet("write", self.names[fd])
-        except OSError:
+        except (OSError, Killed):
             # A real disk that fills up takes a part first.
             super().write(fd, data[: len(data) // 2])
             raise
@@ -70,6 +91,14 @@ class FaultyDisk(OsDisk):
     def fdatasync(self, fd):
         self._meet("fdatasync", self.names[fd])
         super().fdatasync(fd)
+
+    def stat(self, path):
+        self._look("stat", path.name)
+        return super().stat(path)
+
+    def fstat(self, fd):
+        self._look("fstat", self.names.get(fd, ""))
+        return super().fstat(fd)
 
     def truncate(self, fd, length):
         self._meet("truncate", self.names[fd])
@@ -103,8 +132,8 @@ def disk() -> FaultyDisk:
 
 
 @pytest.fixture
-def faulty_disk() -> type[FaultyDisk]:
-    return FaultyDisk
+def killed() -> type[Killed]:
+    return Killed
 
 
 @pytest.fixture
@@ -210,26 +239,32 @@ def _turn_end(turn: int = 1, kind: str = "completed") -> Draft:
     return draft("turn/end", {"turn": turn, "reason": {"kind": kind}})
 
 
+@pytest.fixture(scope="session")
+def short_names() -> dict[str, Callable[..., object]]:
+    """Ways to make a draft, by short names."""
+    return {
+        "header": _header,
+        "writer": lambda: draft("interlock/writer", {"version": "1"}, ignorable=True),
+        "turn": lambda turn=1: draft("turn/start", {"turn": turn}),
+        "turn_end": _turn_end,
+        "step": lambda step=1, turn=1: draft("step/start", {"turn": turn, "step": step}),
+        "step_end": lambda step=1, turn=1: draft("step/end", {"turn": turn, "step": step}),
+        "message": _message,
+        "user": _user,
+        "system": _system,
+        "call": _call,
+        "result": _result,
+        "asked": _asked,
+        "decided": _decided,
+        "replace": Replace,
+        "note": lambda text="n": draft("interlock/notice", {"text": text}, ignorable=True),
+    }
+
+
 @pytest.fixture
-def say() -> SimpleNamespace:
+def say(short_names) -> SimpleNamespace:
     """Drafts by short names."""
-    return SimpleNamespace(
-        header=_header,
-        writer=lambda: draft("interlock/writer", {"version": "1"}, ignorable=True),
-        turn=lambda turn=1: draft("turn/start", {"turn": turn}),
-        turn_end=_turn_end,
-        step=lambda step=1, turn=1: draft("step/start", {"turn": turn, "step": step}),
-        step_end=lambda step=1, turn=1: draft("step/end", {"turn": turn, "step": step}),
-        message=_message,
-        user=_user,
-        system=_system,
-        call=_call,
-        result=_result,
-        asked=_asked,
-        decided=_decided,
-        replace=Replace,
-        note=lambda text="n": draft("interlock/notice", {"text": text}, ignorable=True),
-    )
+    return SimpleNamespace(**short_names)
 
 
 def _flush(log: SessionLog) -> int:
@@ -243,8 +278,3 @@ def _flush(log: SessionLog) -> int:
 def flush() -> Callable[[SessionLog], int]:
     """Write what waits, as the writer actor does, and return the durable seq."""
     return _flush
-
-
-@pytest.fixture
-def full() -> int:
-    return errno.ENOSPC

@@ -1,15 +1,14 @@
 """Real workspaces and real backends; a backend that is not here is skipped with its reason."""
 
-import os
 import shutil
-import sys
+import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from interlock.sandbox import Mode, Outcome, Policy, probe, run
+from interlock.sandbox import Mode, Outcome, Policy, landlock, launcher, probe, run
 
 
 @dataclass(frozen=True)
@@ -35,8 +34,25 @@ def backend(request: pytest.FixtureRequest) -> str:
     reports = {report.backend: report for report in probe()}
     report = reports.get(request.param)
     if report is None or not report.usable:
-        pytest.skip(f"{request.param}: {report.reason if report else 'not on this platform'}")
+        reason = f"{request.param}: {report.reason if report else 'not on this platform'}"
+        # A broken profile makes its backend unusable; that must not pass as a missing one.
+        assert not could_be_used(request.param), reason
+        pytest.skip(reason)
     return request.param
+
+
+def could_be_used(backend: str) -> bool:
+    """Whether the machine has what a backend needs, asked without its code."""
+    if backend == "landlock":
+        return landlock.abi() >= landlock.LEAST_ABI
+    return bare_bwrap()
+
+
+def bare_bwrap(*flags: str) -> bool:
+    """Whether bubblewrap can start anything here, with ``flags``."""
+    program = shutil.which("bwrap")
+    command = [str(program), "--unshare-user", *flags, "--ro-bind", "/", "/", "true"]
+    return program is not None and subprocess.run(command, capture_output=True).returncode == 0
 
 
 Run = Callable[..., Outcome]
@@ -61,4 +77,4 @@ def confined(backend: str, place: Place) -> Run:
 @pytest.fixture
 def python() -> list[str]:
     """An interpreter that a sandbox can start, without the virtual environment."""
-    return [os.path.realpath(sys.executable), "-I", "-S", "-c"]
+    return [launcher.interpreter(), "-I", "-S", "-c"]

@@ -16,10 +16,12 @@ import subprocess
 import sys
 import tempfile
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from interlock.sandbox import Limits, Mode, Policy, run
 
+WORKERS = 4
 VICTIM = """
 import os, signal, sys, time
 signal.signal(signal.SIGUSR1, lambda *_: open(sys.argv[1] + "/signalled", "w").close())
@@ -33,7 +35,7 @@ time.sleep(600)
 class Scene:
     """What an attack could reach: files, a process, listeners; and a workspace per probe."""
 
-    def __init__(self, base: Path) -> None:
+    def __init__(self, base: Path, number: int) -> None:
         self.base = base
         self.out = base / "out"
         self.home = base / "home"
@@ -45,7 +47,7 @@ class Scene:
             (self.out / f"{name}.txt").write_text("secret\n")
         (self.out / "fdfile").write_text("secret\n")
         (self.out / "emptydir").mkdir()
-        self.tag = f"ilk{os.getpid()}"
+        self.tag = f"ilk{os.getpid()}n{number}"
         self.template = base / "template"
         self.template.mkdir()
         subprocess.run(["git", "init", "-q", self.template], check=True)
@@ -184,15 +186,24 @@ def main() -> None:
     os.environ.update(LD_PRELOAD_OLD="", BASH_ENV="/dev/null", PYTHONSTARTUP="/dev/null")
     # Outside /tmp, which bubblewrap replaces: there an attack would prove nothing.
     base = Path(tempfile.mkdtemp(prefix="interlock-escape-", dir="/var/tmp"))
-    results = {}
+    results: dict[str, str] = {}
     inherited = os.open(base / "inherited", os.O_RDWR | os.O_CREAT)
     os.dup2(inherited, 17)
-    scene = Scene(base)
+    found = sorted(p for p in probes.iterdir() if p.suffix in (".py", ".sh"))
+
+    def work(number: int) -> None:
+        """Most probes wait most of the time; each worker has a scene to itself."""
+        scene = Scene(base / str(number), number)
+        try:
+            for probe in found[number::WORKERS]:
+                results[probe.stem[4:]] = attempt(scene, probe, backend, mode, network=network)
+        finally:
+            scene.close()
+
     try:
-        for probe in sorted(p for p in probes.iterdir() if p.suffix in (".py", ".sh")):
-            results[probe.stem[4:]] = attempt(scene, probe, backend, mode, network=network)
+        with ThreadPoolExecutor(WORKERS) as pool:
+            list(pool.map(work, range(WORKERS)))
     finally:
-        scene.close()
         shutil.rmtree(base, ignore_errors=True)
     sys.stdout.write(json.dumps(results))
 

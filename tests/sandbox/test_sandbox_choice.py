@@ -1,9 +1,8 @@
 """S1, S3: which backend is used, what counts as one, and what happens where none holds."""
 
-# ruff: noqa: N802 the clause is part of the name
-
 import os
 import pickle
+import shutil
 import subprocess
 import sys
 
@@ -27,10 +26,10 @@ def path_with_bwrap(place, monkeypatch):
     forget()
 
 
-PERMISSIVE = """while [ "$1" != -- ]; do [ "$1" = --json-status-fd ] && fd=$2
+PERMISSIVE = """while [ "$1" != -- ]; do [ "$1" = --json-status-fd ] && fd=/proc/self/fd/$2
 [ "$1" = --chdir ] && cd "$2"; shift; done; shift
-eval "echo '{\\"child-pid\\": 1}' >&$fd"; "$@"; code=$?
-eval "echo '{\\"exit-code\\": '$code'}' >&$fd"; exit $code"""
+echo '{"child-pid": 1}' > $fd; "$@"; code=$?
+echo "{\\"exit-code\\": $code}" > $fd; exit $code"""
 
 
 @pytest.mark.parametrize("body", [PERMISSIVE, "exit 0", "exit 1", "sleep 600"])
@@ -47,7 +46,7 @@ def test_S3_a_program_that_does_not_confine_is_no_backend(place, path_with_bwrap
 
 def test_S3_the_reason_says_what_did_not_hold(path_with_bwrap):
     path_with_bwrap(PERMISSIVE)
-    assert "outside" in find("bwrap").report.reason
+    assert "a write outside the workspace succeeded" in find("bwrap").report.reason
 
 
 def test_S3_landlock_is_used_where_bubblewrap_does_not_hold(place, path_with_bwrap):
@@ -86,7 +85,7 @@ def test_S3_the_error_survives_a_process_boundary():
 
 
 def test_S3_windows_refuses_with_the_reason(place):
-    with pytest.raises(SandboxUnavailable, match="Windows|WSL"):
+    with pytest.raises(SandboxUnavailable, match="use WSL"):
         confine(["x"], Policy(Mode.READ_ONLY, place.workspace), backends=["windows"])
 
 
@@ -148,6 +147,15 @@ def test_S1_the_argv_works_with_popen(backend, place):
     assert list(place.workspace.iterdir()) == []
 
 
+def test_S3_the_complete_profile_is_used_where_it_can_be():
+    program = shutil.which("bwrap")
+    needed = ["--unshare-user", "--unshare-net", "--unshare-pid", "--disable-userns"]
+    command = [str(program), *needed, "--ro-bind", "/", "/", "--proc", "/proc", "true"]
+    if program is None or subprocess.run(command, capture_output=True).returncode != 0:
+        pytest.skip("bubblewrap cannot make all namespaces here")
+    assert "complete profile" in find("bwrap").report.reason
+
+
 def test_S3_best_is_the_first_usable():
     report = best()
     if report is None:
@@ -176,3 +184,27 @@ def test_S3_elsewhere_it_imports_and_refuses(platform):
     )
     expected = {"win32": "[('windows', False)]", "darwin": "[('seatbelt', False)]", "aix": "[]"}
     assert done.stdout.strip() == expected[platform]
+
+
+def test_S5_a_runner_cannot_make_us_touch_a_process_that_is_not_its_own(place):
+    """Its word for the sandbox's first process is checked before limits or signals go there."""
+    import resource
+
+    from interlock.sandbox import Limits, bwrap
+    from interlock.sandbox.watch import watch
+
+    program = place.outside / "bwrap"
+    with subprocess.Popen(["sleep", "600"]) as stranger:
+        program.write_text(
+            "#!/bin/sh\n"
+            'while [ "$1" != -- ]; do [ "$1" = --json-status-fd ] && fd=$2; shift; done\n'
+            f"echo '{{\"child-pid\": {stranger.pid}}}' > /proc/self/fd/$fd; sleep 0.2\n"
+        )
+        program.chmod(0o755)
+        before = resource.prlimit(stranger.pid, resource.RLIMIT_NOFILE)
+        policy = Policy(Mode.READ_ONLY, place.workspace, limits=Limits(open_files=33))
+        ended = watch(bwrap.build(policy, ["true"], bwrap.Rung(), str(program)), timeout=30)
+        assert resource.prlimit(stranger.pid, resource.RLIMIT_NOFILE) == before
+        assert stranger.poll() is None
+        stranger.kill()
+    assert not ended.status.ran

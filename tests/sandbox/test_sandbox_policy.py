@@ -1,7 +1,5 @@
 """S2, S4, X5: what a policy may say."""
 
-# ruff: noqa: N802 the clause is part of the name
-
 import pytest
 from interlock.sandbox import Limits, Mode, Policy, PolicyError, wider
 from interlock.sandbox.policy import base_environment

@@ -1,7 +1,5 @@
 """S2, S6, S9, X5: what a confined command can and cannot touch, under each backend."""
 
-# ruff: noqa: N802 the clause is part of the name
-
 import os
 import socket
 import sys
@@ -84,6 +82,8 @@ ATTACKS = (
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_S6_a_log_root_in_the_workspace_is_out_of_reach(confined, log_root, attack):
     outcome = confined(attack, hidden=(log_root,))
+    if attack.startswith("ls") and "hidden-names" in outcome.gaps:
+        pytest.skip("no mount namespace here: the gap hidden-names says that names show")
     assert outcome.exit_code != 0
     assert "the log" not in outcome.stdout.text()
     assert (log_root / "sessions/one").read_text() == "the log"
@@ -92,6 +92,8 @@ def test_S6_a_log_root_in_the_workspace_is_out_of_reach(confined, log_root, atta
 
 def test_S6_work_goes_on_around_a_hidden_path(confined, log_root, place):
     outcome = confined("echo a > new && echo b > deep/new && ls . deep", hidden=(log_root,))
+    if "hidden-parents" in outcome.gaps:
+        pytest.skip("no mount namespace here: the gap hidden-parents says what cannot be created")
     assert outcome.exit_code == 0, outcome.stderr.text()
     assert (place.workspace / "deep/new").read_text() == "b\n"
 

@@ -8,8 +8,9 @@ import queue
 import threading
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
-from typing import Any
+from typing import Annotated, Any
 
+import pydantic
 import pytest
 from interlock.actors.bodies import BodyDone, BodyJob, BodyRunner
 from interlock.actors.tools import CallCancelled, Tool, ToolContext, current_call, tool
@@ -312,6 +313,55 @@ def test_a_body_asked_before_it_begins_does_not_begin(ended: Ended) -> None:
     assert (done.outcome.code, done.entered, ran) == (Code.ABORTED, False, [])
 
 
+def test_a_body_asked_while_its_arguments_are_read_does_not_begin(
+    runner: BodyRunner, ended: Ended
+) -> None:
+    reading, go_on = threading.Event(), threading.Event()
+    ran: list[int] = []
+
+    def wait(value: int) -> int:
+        reading.set()
+        go_on.wait(WAIT)
+        return value
+
+    @tool
+    def body(n: Annotated[int, pydantic.AfterValidator(wait)]) -> None:
+        ran.append(n)
+
+    runner.start(job(1, body, b'{"n":1}'), ended)
+    assert reading.wait(WAIT)
+    runner.cancel(1)
+    go_on.set()
+    done = ended.next()
+    assert (done.outcome.code, done.entered, ran) == (Code.ABORTED, False, [])
+
+
+def test_a_body_whose_task_the_host_cancels_before_it_begins_is_told_of(ended: Ended) -> None:
+    loop = asyncio.new_event_loop()
+    runner = BodyRunner(loop)
+
+    @tool
+    async def body() -> None: ...
+
+    tasks: list[asyncio.Task[Any]] = []
+
+    def cancel_all() -> None:
+        tasks.extend(asyncio.all_tasks(loop))
+        for task in tasks:
+            task.cancel()
+        loop.stop()
+
+    runner.start(job(1, body), ended)
+    loop.call_soon(cancel_all)  # runs after the task is made and before its first step
+    loop.run_forever()
+    assert len(tasks) == 1
+    loop.run_until_complete(asyncio.wait(tasks))  # as asyncio.run does at its end
+    loop.close()
+    done = ended.next()
+    assert "ended before the body began" in done.outcome.message
+    assert not done.entered
+
+
 def test_cancelling_what_does_not_run_says_so(runner: BodyRunner, ended: Ended) -> None:
     assert not runner.cancel(7)
     runner.start(job(7, tool(lambda: 1, name="one")), ended)
@@ -341,6 +391,7 @@ def test_one_bodys_context_variables_are_not_the_next_ones(
         variable.set("dirty")
         return before
 
+    variable.set("of whoever starts it")
     for declared in both(body):
         for _ in range(3):
             runner.start(job(1, declared), ended)

@@ -49,6 +49,13 @@ class Line:
     cents: int
     tags: list[str] = dataclasses.field(default_factory=list)
 
+@tool
+def later(what: "Later") -> int:      # a type defined further down, a tool used by another tool
+    return what.n
+
+class Later(pydantic.BaseModel):
+    n: int
+
 RATE = 3
 def helper(n): return n * RATE
 
@@ -57,8 +64,9 @@ def bill(ctx: ToolContext, invoice: Invoice, lines: list[Line], kind: Literal["a
     "Bill it."
     if kind == "b":
         return bill.fn(ctx, invoice, lines)
+    late = later.coerce(b'{"what":{"n":4}}')["what"].n
     return {"n": helper(invoice.number), "cents": sum(l.cents for l in lines), "call": ctx.call_id,
-            "tags": lines[0].tags, "name": bill.name}
+            "tags": lines[0].tags, "name": bill.name, "later": late}
 
 open(sys.argv[1], "wb").write(pack(bill))
 """
@@ -81,7 +89,7 @@ def test_X2_a_scripts_tool_travels_by_value_with_types_and_helpers(tmp_path: Pat
     given = {"invoice": {"number": 7}, "lines": [{"cents": 5}, {"cents": 6}], "kind": "b"}
     ok, value, module = in_worker((tmp_path / "out").read_bytes(), given, tmp_path)
     assert (ok, module) == (True, "__main__")
-    assert value == {"n": 21, "cents": 11, "call": "c9", "tags": [], "name": "bill"}
+    assert value == {"n": 21, "cents": 11, "call": "c9", "tags": [], "name": "bill", "later": 4}
 
 
 def test_X2_an_importable_tool_travels_as_its_name(
