@@ -5,12 +5,10 @@ Life of a mailbox:
 1. pykka makes it with the actor, in the starter's thread. It holds no socket yet; local messages
    (``ActorRef.tell``, ``stop``, completions of other threads) can already be put.
 2. The actor's thread calls :meth:`Mailbox.open` and from then on owns every socket in it: one
-ROUTER
-   that others connect to, and a DEALER per peer that it asks (:meth:`connect`).
+   ROUTER that others connect to, and a DEALER per peer that it asks (:meth:`connect`).
 3. ``get()`` waits for whatever comes first: a remote message, a local one, a watched descriptor or
    the next timer. It takes *everything* that is ready in one go and hands the remote part over as
-   one
-   :class:`Batch`, so that the writer commits all of it with one sync.
+   one :class:`Batch`, so that the writer commits all of it with one sync.
 4. ``close()``, in the actor's thread, closes the sockets without lingering.
 
 No thread stands between the socket and the actor, and no socket is ever touched by two threads.
@@ -19,6 +17,7 @@ No thread stands between the socket and the actor, and no socket is ever touched
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 from collections import deque
@@ -73,6 +72,7 @@ class Mailbox:
         self._poller = zmq.Poller()
         self._poller.register(self._wake_read, zmq.POLLIN)
         self._router: zmq.Socket[bytes] | None = None
+        self._door: zmq.Socket[bytes] | None = None
         self._links: dict[Role, zmq.Socket[bytes]] = {}
         self._peers: dict[bytes, Peer] = {}
         self._keyring = Keyring()
@@ -85,6 +85,7 @@ class Mailbox:
         self.wake_at: float | None = None
         self.dropped = 0
         self.unroutable = 0
+        self._accepted = self._proven = 0
 
     # The three methods of pykka's ActorInbox.
 
@@ -133,10 +134,35 @@ class Mailbox:
         router.rcvhwm = 0
         router.maxmsgsize = max(LIMITS.values())
         guard_server(router, keys, role)
+        self._watch_door(context, router)
         for endpoint in endpoints:
             router.bind(endpoint)
         self._router = router
         self._poller.register(router, zmq.POLLIN)
+
+    def _watch_door(
+        self, context: zmq.Context[zmq.Socket[bytes]], router: zmq.Socket[bytes]
+    ) -> None:
+        """Count who comes to the door and who gets in: strangers leave no other trace (X3)."""
+        address = f"inproc://door-{os.getpid()}-{next(_inproc_ids)}"
+        router.monitor(address, zmq.EVENT_ACCEPTED | zmq.EVENT_HANDSHAKE_SUCCEEDED)
+        door: zmq.Socket[bytes] = context.socket(zmq.PAIR)
+        door.rcvhwm = 0  # a full queue would block the thread that carries every message
+        door.linger = 0
+        door.connect(address)
+        self._door = door
+        self._poller.register(door, zmq.POLLIN)
+
+    @property
+    def unproven(self) -> int:
+        """Connections that never proved a known key: random bytes, other protocols, unknown keys
+        (and those that are about to prove one).
+        """
+        return self._accepted - self._proven
+
+    def forget(self, key: bytes) -> None:
+        """Who held ``key`` has ended: whatever its connections were called, they are met anew."""
+        self._peers = {i: peer for i, peer in self._peers.items() if peer.key != key}
 
     def use(self, context: zmq.Context[zmq.Socket[bytes]], keys: KeyPair, role: Role) -> None:
         """Have no ROUTER: this mailbox only asks others (the host, a client, a worker)."""
@@ -215,9 +241,11 @@ class Mailbox:
         """Close every socket; nothing lingers beyond what :meth:`flush` allowed."""
         for role in list(self._links):
             self._links.pop(role).close()
-        if self._router is not None:
+        if self._door is not None and self._router is not None:
+            self._router.disable_monitor()
+            self._door.close()
             self._router.close()
-            self._router = None
+            self._router = self._door = None
         with self._lock:
             self._closed = True
             os.close(self._wake_read)
@@ -247,12 +275,26 @@ class Mailbox:
                 batch.fired.append(source)
             elif source is self._router:
                 self._drain_router(batch)
+            elif source is self._door:
+                self._drain_door()
             else:
                 self._drain_links(batch, source)
         due = self.wake_at is not None and self.wake_at <= time.monotonic()
         if batch.received or batch.answers or batch.fired or due:
             return batch
         return None
+
+    def _drain_door(self) -> None:
+        while self._door is not None:
+            try:
+                event, _address = self._door.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                return
+            kind = int.from_bytes(event[:2], sys.byteorder)
+            if kind == zmq.EVENT_ACCEPTED:
+                self._accepted += 1
+            elif kind == zmq.EVENT_HANDSHAKE_SUCCEEDED:
+                self._proven += 1
 
     def _drain_router(self, batch: Batch) -> None:
         router = self._router
@@ -294,20 +336,19 @@ class Mailbox:
         Only identities that our own socket made up are taken (they start with a zero byte and are
         never used twice): one that a peer chose could be somebody else's in a later connection.
         """
-        try:
-            user = frame.get("User-Id")
-        except zmq.ZMQError:
-            user = None
-        if user is None:
-            # No mechanism ran: an inproc connection, so our own process, which says who it is.
-            name, _, _ = identity.partition(b"#")
-            peer = Peer(identity, Role(name.decode()), name)
-        else:
-            key = str(user).encode()
+        user = _property(frame, "User-Id")
+        if user is not None:
+            key = user.encode()
             role = self._keyring.role(key)
             if role is None or not identity.startswith(b"\0"):
                 return None
             peer = Peer(identity, role, key)
+        elif _property(frame, "Socket-Type") is None:
+            # No handshake at all: an inproc connection, so our own process, which says who it is.
+            name, _, _ = identity.partition(b"#")
+            peer = Peer(identity, Role(name.decode()), name)
+        else:
+            return None  # it came over a wire and nobody vouched for it
         self._peers[identity] = peer
         return peer
 
@@ -327,3 +368,11 @@ class Mailbox:
                 except BadMessageError:
                     self.dropped += 1
             return
+
+
+def _property(frame: zmq.Frame, name: str) -> str | None:
+    """A property of the connection that ``frame`` came over, where it has that one."""
+    try:
+        return str(frame.get(name))
+    except zmq.ZMQError:
+        return None

@@ -211,6 +211,8 @@ class Append(Message, frozen=True):
     """Host, client or dispatcher → writer: add events after ``after``; with ``flush``, durably.
 
     Replied to by :class:`Appended`, at once or, with ``flush``, when the events are durable.
+    ``behalf`` is the key of whom the dispatcher appends for: who may not append to a session gets
+    no call recorded in it either (X4). Without drafts it asks just that.
     """
 
     SENDERS = APPENDERS
@@ -219,6 +221,7 @@ class Append(Message, frozen=True):
     drafts: list[Draft]
     after: int = -1
     flush: bool = False
+    behalf: bytes = b""
 
 
 class Flush(Message, frozen=True):
@@ -412,6 +415,11 @@ class ToolsRegistered(Message, frozen=True):
     rid: int
 
 
+def _check_text(raw: bytes) -> None:
+    """X3: bytes that are no text make the whole message no message."""
+    raw.decode("utf-8", "surrogatepass")
+
+
 class WireCall(msgspec.Struct, frozen=True, array_like=True):
     """One advertised call; ``arguments`` is the raw string as the model wrote it, in UTF-8.
 
@@ -423,6 +431,9 @@ class WireCall(msgspec.Struct, frozen=True, array_like=True):
     name: str
     arguments: bytes
     started_seq: int = -1
+
+    def __post_init__(self) -> None:
+        _check_text(self.arguments)
 
 
 class ExecuteStep(Message, frozen=True):
@@ -642,6 +653,9 @@ class NestedCall(Message, frozen=True):
     sub: int
     name: str
     arguments: bytes
+
+    def __post_init__(self) -> None:
+        _check_text(self.arguments)
 
 
 class NestedResult(Message, frozen=True):

@@ -253,6 +253,7 @@ class Owner(pykka.ThreadingActor):
         own = {
             "dropped_messages": self.mailbox.dropped,
             "refused_keys": self.keyring.refused,
+            "unproven_connections": self.mailbox.unproven,
             "unroutable_replies": self.mailbox.unroutable,
             "open_requests": len(self._requests),
         }
@@ -285,6 +286,7 @@ class Owner(pykka.ThreadingActor):
         if known is None or not known.endpoint:
             return
         self.mailbox.disconnect(role)
+        self.mailbox.forget(known.public)
         self._requests.lose(role)
         self.core.peer_lost(role)
 

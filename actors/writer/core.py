@@ -95,7 +95,10 @@ class WriterCore:
             case StreamAck(session, count):
                 self._stream_ack(peer, session, count)
             case CloseSession(rid, session):
-                self._close(peer, rid, self._session(session))
+                opened = self._session(session)
+                if peer.role is not Role.HOST:
+                    self._check_opener(peer, opened)
+                self._close(peer, rid, opened)
             case _:
                 raise LogError(
                     Code.EVENT_INVALID, f"the writer has no use for {type(message).__name__}"
@@ -205,6 +208,9 @@ class WriterCore:
             except OSError as error:
                 self._refuse(peer, rid, _os_error(session, error))
                 return
+            except ValueError as error:  # X3: what a header or a path cannot hold
+                self._refuse(peer, rid, _value_error(session, error))
+                return
             opened = Open(log, peer.key, peer.identity, log.header.created_at)
             opened.streamed_seq = opened.last_seq
             self._sessions[session] = opened
@@ -298,7 +304,7 @@ class WriterCore:
 
     def _append(self, peer: Peer, message: Append) -> None:
         opened = self._session(message.session)
-        self._check_opener(peer, opened)
+        self._check_opener(peer, opened, message.behalf)
         check_rights(peer.role, message.drafts, message.session)
         if message.after > opened.last_seq:
             raise LogError(
@@ -314,12 +320,16 @@ class WriterCore:
         else:
             self._reply(peer, message.rid, opened, first, last)
 
-    def _check_opener(self, peer: Peer, opened: Open) -> None:
-        if peer.role is not Role.DISPATCHER and peer.key != opened.opener:
+    def _check_opener(self, peer: Peer, opened: Open, behalf: bytes = b"") -> None:
+        """X4: a session belongs to who opened it; the dispatcher says for whom it asks."""
+        if peer.role is Role.DISPATCHER and not behalf:
+            return
+        if (behalf if peer.role is Role.DISPATCHER else peer.key) != opened.opener:
             session = opened.log.header.id
             raise LogError(
                 Code.EVENT_INVALID,
-                f"session {session!r} was opened over another connection; only that one appends",
+                f"session {session!r} was opened by somebody else, who alone appends to it; close "
+                "it there and open it here",
                 session=session,
             )
 
@@ -582,6 +592,12 @@ def _os_error(session: str, error: OSError) -> SessionError:
         f"session {session!r} could not be opened: {error.strerror or error} "
         f"({error.filename or 'no file named'})",
         session=session,
+    )
+
+
+def _value_error(session: str, error: ValueError) -> LogError:
+    return LogError(
+        Code.EVENT_INVALID, f"session {session!r} was not opened: {error}", session=session
     )
 
 
