@@ -96,6 +96,7 @@ class Bodies:
             timeout,
             max(call.covers, root.covers) if call.parent is None else call.covers,
             self.writer_incarnation,
+            call.workspace,
         )
 
     def _timeout(self, call: CallRun) -> float:
@@ -152,7 +153,6 @@ class Bodies:
             self._terms(call, number, timeout),
             call.command,
             call.mode,
-            call.workspace,
         )
         if not self._port.tell(Role.LAUNCHER, message):
             raise Ended(
