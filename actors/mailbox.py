@@ -21,7 +21,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -51,12 +51,14 @@ class Peer(NamedTuple):
 
 class Batch(NamedTuple):
     """What one ``get`` found: messages of connected peers, answers on links, descriptors that
-    fired.
+    fired, connections to us that ended (how many), and why the watched link ended.
     """
 
     received: list[tuple[Peer, Message]]
     answers: list[tuple[Role, Message]]
     fired: list[int]
+    left: list[int]
+    lost: list[str]
 
 
 class Mailbox:
@@ -73,6 +75,7 @@ class Mailbox:
         self._poller.register(self._wake_read, zmq.POLLIN)
         self._router: zmq.Socket[bytes] | None = None
         self._door: zmq.Socket[bytes] | None = None
+        self._link_end: zmq.Socket[bytes] | None = None
         self._links: dict[Role, zmq.Socket[bytes]] = {}
         self._peers: dict[bytes, Peer] = {}
         self._keyring = Keyring()
@@ -144,14 +147,9 @@ class Mailbox:
         self, context: zmq.Context[zmq.Socket[bytes]], router: zmq.Socket[bytes]
     ) -> None:
         """Count who comes to the door and who gets in: strangers leave no other trace (X3)."""
-        address = f"inproc://door-{os.getpid()}-{next(_inproc_ids)}"
-        router.monitor(address, zmq.EVENT_ACCEPTED | zmq.EVENT_HANDSHAKE_SUCCEEDED)
-        door: zmq.Socket[bytes] = context.socket(zmq.PAIR)
-        door.rcvhwm = 0  # a full queue would block the thread that carries every message
-        door.linger = 0
-        door.connect(address)
-        self._door = door
-        self._poller.register(door, zmq.POLLIN)
+        events = zmq.EVENT_ACCEPTED | zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
+        self._door = _monitor(context, router, events)
+        self._poller.register(self._door, zmq.POLLIN)
 
     @property
     def unproven(self) -> int:
@@ -168,8 +166,15 @@ class Mailbox:
         """Have no ROUTER: this mailbox only asks others (the host, a client, a worker)."""
         self._context, self._keys, self._role = context, keys, role
 
-    def connect(self, role: Role, endpoint: str, public: bytes) -> None:
-        """Connect to the owner ``role``; an earlier connection to that role is closed."""
+    def use_keys(self, public: bytes, secret: bytes) -> None:
+        """Connect with this key pair from now on."""
+        self._keys = KeyPair(public, secret)
+
+    def connect(self, role: Role, endpoint: str, public: bytes, *, watched: bool = False) -> None:
+        """Connect to the owner ``role``; an earlier connection to that role is closed.
+
+        The end of a ``watched`` link (there can be one) is reported in ``Batch.lost``.
+        """
         if self._context is None or self._keys is None:
             raise RuntimeError("the mailbox is not open")
         self.disconnect(role)
@@ -184,6 +189,9 @@ class Mailbox:
             dealer.routing_id = f"{self._role}#{next(_inproc_ids)}".encode()
         else:
             guard_client(dealer, self._keys, public)
+        if watched:
+            self._link_end = _monitor(self._context, dealer, sum(_ENDS))
+            self._poller.register(self._link_end, zmq.POLLIN)
         dealer.connect(endpoint)
         self._links[role] = dealer
         self._poller.register(dealer, zmq.POLLIN)
@@ -241,6 +249,9 @@ class Mailbox:
         """Close every socket; nothing lingers beyond what :meth:`flush` allowed."""
         for role in list(self._links):
             self._links.pop(role).close()
+        if self._link_end is not None:
+            self._link_end.close()
+            self._link_end = None
         if self._door is not None and self._router is not None:
             self._router.disable_monitor()
             self._door.close()
@@ -267,7 +278,7 @@ class Mailbox:
         if self.wake_at is not None:
             timeout = max(0, int((self.wake_at - time.monotonic()) * 1000) + 1)
         ready = dict(self._poller.poll(timeout))
-        batch = Batch([], [], [])
+        batch = Batch([], [], [], [], [])
         for source in ready:
             if source == self._wake_read:
                 continue
@@ -276,25 +287,27 @@ class Mailbox:
             elif source is self._router:
                 self._drain_router(batch)
             elif source is self._door:
-                self._drain_door()
+                self._drain_door(batch)
+            elif source is self._link_end:
+                self._drain_link_end(batch)
             else:
                 self._drain_links(batch, source)
         due = self.wake_at is not None and self.wake_at <= time.monotonic()
-        if batch.received or batch.answers or batch.fired or due:
+        if due or any(batch):
             return batch
         return None
 
-    def _drain_door(self) -> None:
-        while self._door is not None:
-            try:
-                event, _address = self._door.recv_multipart(zmq.NOBLOCK)
-            except zmq.Again:
-                return
-            kind = int.from_bytes(event[:2], sys.byteorder)
+    def _drain_door(self, batch: Batch) -> None:
+        for kind in _events(self._door):
             if kind == zmq.EVENT_ACCEPTED:
                 self._accepted += 1
             elif kind == zmq.EVENT_HANDSHAKE_SUCCEEDED:
                 self._proven += 1
+            elif kind == zmq.EVENT_DISCONNECTED:
+                batch.left.append(kind)
+
+    def _drain_link_end(self, batch: Batch) -> None:
+        batch.lost.extend(_ENDS[kind] for kind in _events(self._link_end) if kind in _ENDS)
 
     def _drain_router(self, batch: Batch) -> None:
         router = self._router
@@ -368,6 +381,39 @@ class Mailbox:
                 except BadMessageError:
                     self.dropped += 1
             return
+
+
+#: Events at which a link is over, and what they mean.
+_ENDS: dict[int, str] = {
+    zmq.EVENT_DISCONNECTED: "the connection has ended",
+    zmq.EVENT_CONNECT_RETRIED: "nobody listens there",
+    zmq.EVENT_HANDSHAKE_FAILED_AUTH: "the key is not admitted",
+    zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL: "somebody else listens there",
+    zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL: "the connection was refused",
+}
+
+
+def _monitor(
+    context: zmq.Context[zmq.Socket[bytes]], socket: zmq.Socket[bytes], events: int
+) -> zmq.Socket[bytes]:
+    """A socket that tells of ``events`` of the connections of ``socket``."""
+    address = f"inproc://monitor-{os.getpid()}-{next(_inproc_ids)}"
+    socket.monitor(address, events)
+    monitor: zmq.Socket[bytes] = context.socket(zmq.PAIR)
+    monitor.rcvhwm = 0  # a full queue would block the thread that carries every message
+    monitor.linger = 0
+    monitor.connect(address)
+    return monitor
+
+
+def _events(monitor: zmq.Socket[bytes] | None) -> Iterator[int]:
+    """Everything that ``monitor`` has to tell now."""
+    while monitor is not None and not monitor.closed:
+        try:
+            event, _address = monitor.recv_multipart(zmq.NOBLOCK)
+        except zmq.Again:
+            return
+        yield int.from_bytes(event[:2], sys.byteorder)
 
 
 def _property(frame: zmq.Frame, name: str) -> str | None:

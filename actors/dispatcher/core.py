@@ -152,6 +152,17 @@ class DispatcherCore:
         self._bodies.host_lost()
         spawn(self._drain())
 
+    def client_gone(self, key: bytes) -> Promise[None]:
+        """As F1 for the calls of one client: what was released runs on and is recorded."""
+        return spawn(self._client_gone(key)).result
+
+    async def _client_gone(self, key: bytes) -> None:
+        steps = [step for step in self._steps.values() if step.requester_key == key]
+        for step in steps:
+            step.cancel_unreleased("the client that made the call has gone")
+        for step in steps:
+            await first(step.results)
+
     def shutdown(self, grace: float) -> Promise[Stopped]:
         """End in order: cancel, wait up to ``grace`` s, kill what is left, record all of it."""
         self._stopping = True
@@ -190,14 +201,14 @@ class DispatcherCore:
             )
         step = self._steps.get(message.session)
         joins = step is not None and step.message_seq == message.message_seq
-        if step is not None and not step.results.done:
+        same = step is not None and joins and step.requester_key == peer.key
+        if step is not None and not step.results.done and not same:
             # X4: nobody's calls are pushed aside, or read, by somebody else's.
-            if not joins or step.requester_key != peer.key:
-                raise ToolError(
-                    Code.ABORTED_BEFORE_DISPATCH,
-                    f"session {message.session!r} has calls under way; none of these was started",
-                )
-        if step is None or not joins or step.requester_key != peer.key:
+            raise ToolError(
+                Code.ABORTED_BEFORE_DISPATCH,
+                f"session {message.session!r} has calls under way; none of these was started",
+            )
+        if step is None or not same:
             calls = [self._call(peer, message, call) for call in message.calls]
             if message.cancelled:
                 for call in calls:

@@ -62,6 +62,8 @@ class WriterCore:
         self._port, self._backend, self._incarnation, self._end = port, backend, incarnation, end
         self._sessions: dict[str, Open] = {}
         self._opening: set[str] = set()
+        #: Keys of clients that have gone; none is ever used again.
+        self._dismissed: set[bytes] = set()
         self._due: dict[str, Open] = {}
         self._appended_events = 0
         self._writes = 0
@@ -119,6 +121,29 @@ class WriterCore:
     def host_lost(self) -> None:
         """F1: stay until the dispatcher has recorded what still runs, then settle and end."""
         self._port.when_gone(Role.DISPATCHER, lambda: self.shutdown(0.0).then(self._end))
+
+    def client_gone(self, key: bytes) -> Promise[None]:
+        """Flush and close the sessions that only this client could go on with."""
+        self._dismissed.add(key)
+        settled: Promise[None] = Promise()
+        left = {s for s, opened in self._sessions.items() if opened.opener == key}
+
+        def closed(session: str, opened: Open, closing: Promise[int]) -> None:
+            try:
+                closing.result()
+            except InterlockError as error:
+                self._let_go(opened, error)
+            left.discard(session)
+            if not left:
+                settled.resolve(None)
+
+        if not left:
+            settled.resolve(None)
+        for session in list(left):
+            opened = self._sessions[session]
+            closing = self._closing(opened)
+            closing.then(lambda s=session, o=opened, c=closing: closed(s, o, c))  # type: ignore[misc]
+        return settled
 
     def shutdown(self, grace: float) -> Promise[Stopped]:
         """L16: flush and close every session; what could not be flushed is named."""
@@ -210,6 +235,9 @@ class WriterCore:
                 return
             except ValueError as error:  # X3: what a header or a path cannot hold
                 self._refuse(peer, rid, _value_error(session, error))
+                return
+            if peer.key in self._dismissed:  # it went while its session was being opened
+                log.close()
                 return
             opened = Open(log, peer.key, peer.identity, log.header.created_at)
             opened.streamed_seq = opened.last_seq

@@ -15,8 +15,8 @@ from interlock.actors import Runtime
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent / "spine")]
 
-from security_support import Stranger
-from spine_support import TOOLS
+from security_support import Stranger  # noqa: E402 - found by the line above
+from spine_support import TOOLS  # noqa: E402
 
 
 @pytest.fixture

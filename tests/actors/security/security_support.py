@@ -8,7 +8,7 @@ from typing import Any
 import zmq
 from interlock.actors import Runtime
 from interlock.actors.keys import KeyPair, guard_client
-from interlock.actors.messages import Message
+from interlock.actors.messages import Attach, Attached, Message
 from interlock.actors.roles import Role
 from interlock.actors.wire import decode, encode
 
@@ -25,14 +25,19 @@ class Stranger:
         identity: bytes | None = None,
     ) -> None:
         self.role = role
-        address = runtime._core._starter.addresses[role]
+        starter = runtime._core._starter
+        if role is Role.HOST:
+            endpoint, public = runtime.address, keys_of(runtime).host.public
+        else:
+            endpoint, public = starter.addresses[role].endpoint, starter.addresses[role].public
         self.socket: zmq.Socket[bytes] = context.socket(zmq.DEALER)
         self.socket.linger = 0
         if identity is not None:
             self.socket.routing_id = identity
         if keys is not None:
-            guard_client(self.socket, keys, address.public)
-        self.socket.connect(address.endpoint)
+            guard_client(self.socket, keys, public)
+        self.endpoint = endpoint
+        self.socket.connect(endpoint)
 
     def say(self, *frames: bytes | Message) -> None:
         self.socket.send_multipart([encode(f) if isinstance(f, Message) else f for f in frames])
@@ -48,6 +53,14 @@ class Stranger:
 
     def close(self) -> None:
         self.socket.close(linger=0)
+
+
+def client_keys(connect: Callable[..., Stranger], runtime: Runtime) -> KeyPair:
+    """Attach as a program that has the client key, and get the keys that it is given."""
+    one = connect(runtime, Role.HOST, keys_of(runtime).client)
+    attached = one.ask(Attach(1))
+    assert isinstance(attached, Attached)
+    return KeyPair(attached.public_key, attached.secret_key)
 
 
 def keys_of(runtime: Runtime) -> Any:
