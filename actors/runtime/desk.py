@@ -74,6 +74,7 @@ class FrontDesk:
     def __init__(self, staff: Staff, keys: set[bytes], setting: Setting) -> None:
         self._staff, self._keys, self._setting = staff, keys, setting
         self._clients: dict[bytes, KeyPair] = {}
+        self.unexpected = 0
 
     def __len__(self) -> int:
         return len(self._clients)
@@ -82,6 +83,8 @@ class FrontDesk:
         """A message of a connection that proved the clients' key."""
         if isinstance(message, Attach):
             spawn(self._attach(peer.identity, message.rid))
+        else:
+            self.unexpected += 1  # X3
 
     async def _attach(self, identity: bytes, rid: int) -> None:
         keys = self._clients.setdefault(identity, KeyPair.generate())

@@ -85,15 +85,16 @@ class HostActor(Connection):
     def counters(self) -> Future[dict[str, int]]:
         """What came to the door of the host itself."""
         future: Future[dict[str, int]] = self._promised()
-        mailbox = self._mailbox
+        mailbox, desk = self._mailbox, self._desk
         self._do(
             lambda: give(
                 future,
                 {
-                    "dropped_messages": mailbox.dropped,
+                    "dropped_messages": mailbox.dropped
+                    + (desk.unexpected if desk is not None else 0),
                     "refused_keys": self._keyring.refused,
                     "unproven_connections": mailbox.unproven,
-                    "clients": len(self._desk) if self._desk is not None else 0,
+                    "clients": len(desk) if desk is not None else 0,
                 },
             )
         )

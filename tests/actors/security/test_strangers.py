@@ -19,6 +19,9 @@ from interlock.actors.messages import (
     AnswerApproval,
     Append,
     AskApproval,
+    Attach,
+    Attached,
+    BecomeAnswerer,
     BodyFinished,
     CancelBody,
     CloseSession,
@@ -216,6 +219,7 @@ def forbidden(who: Role) -> list[tuple[Role, Message]]:
         *((role, Admit(1, b"x" * 40)) for role in (*OWNERS, Role.HOST)),
         *((role, Dismiss(1, b"x" * 40)) for role in OWNERS),
         (Role.HOST, Stats(1, {})),
+        (Role.HOST, BecomeAnswerer(1, "me")),
         (Role.HOST, Welcome(1, "writer", "i", 1)),
         *((role, PeerChanged("writer", "ipc:///x", b"x" * 40, "i", 1)) for role in OWNERS),
         (Role.DISPATCHER, RegisterTools(1, [], False, False, False, ["SECRET"], [])),
@@ -252,15 +256,16 @@ def test_X3_X4_what_a_role_may_not_say_is_dropped_and_counted(
     client = who is Role.CLIENT
     keys = client_keys(stranger, runtime) if client else keys_of(runtime).answerer
     said = forbidden(who)
-    for role in OWNERS:
+    for role in [*OWNERS, Role.HOST] if client else OWNERS:
         if not client and who not in keys_of(runtime).admitted(role).values():
             continue  # it is not even let in there
-        one = stranger(runtime, role, keys)
+        one = stranger(runtime, role, keys_of(runtime).client if role is Role.HOST else keys)
         wrong = [message for to, message in said if to is role]
         before = counted(runtime, role, "dropped_messages")()
         for message in wrong:
             one.say(message)
-        assert isinstance(one.ask(Hello(9)), Welcome), "something else was answered"
+        probe, answer = (Attach(9), Attached) if role is Role.HOST else (Hello(9), Welcome)
+        assert isinstance(one.ask(probe), answer), "something else was answered"
         assert counted(runtime, role, "dropped_messages")() - before == len(wrong)
     works(runtime, tmp_path)
 
