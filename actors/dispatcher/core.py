@@ -34,6 +34,7 @@ from ..messages import (
     WireResult,
     WorkerReady,
 )
+from ..owner import refusal
 from ..port import Peer, PeerLostError, Port, ReplyTimeoutError
 from ..roles import Role
 from ..tools.identity import CallIdentity
@@ -108,7 +109,8 @@ class DispatcherCore:
                 self._pipeline.built(message)
             case CancelCalls(session, message_seq, reason, call_ids):
                 step = self._steps.get(session)
-                if step is not None and step.message_seq == message_seq:
+                mine = step is not None and step.requester_key == peer.key
+                if step is not None and mine and step.message_seq == message_seq:
                     step.cancel(call_ids, reason or "the caller cancelled it")
             case SettleSession():
                 spawn(self._settle(peer, message))
@@ -150,6 +152,17 @@ class DispatcherCore:
         self._bodies.host_lost()
         spawn(self._drain())
 
+    def client_gone(self, key: bytes) -> Promise[None]:
+        """As F1 for the calls of one client: what was released runs on and is recorded."""
+        return spawn(self._client_gone(key)).result
+
+    async def _client_gone(self, key: bytes) -> None:
+        steps = [step for step in self._steps.values() if step.requester_key == key]
+        for step in steps:
+            step.cancel_unreleased("the client that made the call has gone")
+        for step in steps:
+            await first(step.results)
+
     def shutdown(self, grace: float) -> Promise[Stopped]:
         """End in order: cancel, wait up to ``grace`` s, kill what is left, record all of it."""
         self._stopping = True
@@ -187,7 +200,15 @@ class DispatcherCore:
                 f"the runtime is closing; no call of session {message.session!r} was started",
             )
         step = self._steps.get(message.session)
-        if step is None or step.message_seq != message.message_seq:
+        joins = step is not None and step.message_seq == message.message_seq
+        same = step is not None and joins and step.requester_key == peer.key
+        if step is not None and not step.results.done and not same:
+            # X4: nobody's calls are pushed aside, or read, by somebody else's.
+            raise ToolError(
+                Code.ABORTED_BEFORE_DISPATCH,
+                f"session {message.session!r} has calls under way; none of these was started",
+            )
+        if step is None or not same:
             calls = [self._call(peer, message, call) for call in message.calls]
             if message.cancelled:
                 for call in calls:
@@ -202,8 +223,6 @@ class DispatcherCore:
             try:
                 reply: Message = StepExecuted(message.rid, results.result())
             except InterlockError as error:
-                from ..owner import refusal
-
                 reply = refusal(message.rid, error)
             self._port.send(peer.identity, reply)
 
@@ -228,6 +247,7 @@ class DispatcherCore:
             name=call.name,
             arguments=call.arguments,
             requester=peer.identity,
+            requester_key=peer.key,
             spec=self._specs.get(call.name),
             call_seq=call.started_seq,
             covers=call.started_seq,
@@ -271,6 +291,7 @@ class DispatcherCore:
             name=message.name,
             arguments=message.arguments,
             requester=parent.requester,
+            requester_key=parent.requester_key,
             spec=self._specs.get(message.name),
             sub_path=f"{parent.sub_path}.{message.sub}",
             parent=parent,
@@ -284,6 +305,14 @@ class DispatcherCore:
 
     async def _settle(self, peer: Peer, message: SettleSession) -> None:
         """Record what the log of a reopened session lacks and this dispatcher knows."""
+        try:
+            if peer.role is not Role.HOST:  # X4: only who has it open settles it
+                await self._log.append(message.session, [], behalf=peer.key)
+        except InterlockError as error:
+            self._port.send(peer.identity, refusal(message.rid, error))
+            return
+        except (PeerLostError, ReplyTimeoutError):
+            return  # the writer is gone, and the session with it
         step = self._steps.get(message.session)
         if step is not None:
             step.cancel_unreleased("its session was reopened")

@@ -44,11 +44,12 @@ class LogClient:
         *,
         after: int = -1,
         flush: bool = False,
+        behalf: bytes = b"",
         timeout: float = CHECKPOINT_TIMEOUT,
     ) -> Promise[Appended]:
         """Append; with ``flush`` the reply is an acknowledgement that they are durable."""
         return self._port.ask(
-            Role.WRITER, lambda rid: Append(rid, session, drafts, after, flush), timeout
+            Role.WRITER, lambda rid: Append(rid, session, drafts, after, flush, behalf), timeout
         )
 
     def flushed(self, session: str) -> Promise[Appended]:
@@ -78,7 +79,9 @@ class LogClient:
 
     async def note(self, call: CallRun, drafts: list[Draft]) -> Appended:
         """Append events about ``call``; its next checkpoint must cover them."""
-        reply = await self.append(call.session, drafts, after=call.call_seq)
+        reply = await self.append(
+            call.session, drafts, after=call.call_seq, behalf=call.requester_key
+        )
         call.covers = max(call.covers, reply.last_seq)
         return reply
 
@@ -100,9 +103,15 @@ class LogClient:
     async def _append_result(self, call: CallRun, event: Draft) -> int:
         try:
             reply = await self.append(
-                call.session, [event], after=call.call_seq, timeout=RESULT_TIMEOUT
+                call.session,
+                [event],
+                after=call.call_seq,
+                behalf=call.requester_key,
+                timeout=RESULT_TIMEOUT,
             )
         except (InterlockError, PeerLostError, ReplyTimeoutError) as error:
+            if call.refused:
+                return -1  # no log has the call, so none will ever want its result
             _log.warning("the result of %s is held: %s", call.label, error)
             # F2: kept until the session is open again, where the log will lack just this result.
             key = (call.identity.message_seq, call.call_id)

@@ -130,6 +130,7 @@ class Pipeline:
             reply = await appended
         except (InterlockError, PeerLostError, ReplyTimeoutError) as error:
             call.call_seq = appended_anyway(error, index)
+            call.refused = isinstance(error, InterlockError) and call.call_seq < 0
             call.stop_if_cancelled()
             raise checkpoint_failed(call, error) from None
         call.call_seq = call.covers = reply.first_seq + index
