@@ -466,7 +466,7 @@ class WriterCore:
             self._serve(opened, served + opened.waiters)
         if opened.log.header.id not in self._sessions:
             opened.log.close()
-        elif opened.waiters or opened.due:  # L3: a window may have run out meanwhile
+        elif opened.due:  # L3: a window may have run out meanwhile
             self._mark_due(opened)
 
     def _serve(self, opened: Open, waiters: list[Waiter]) -> None:
