@@ -186,8 +186,10 @@ class DispatcherCore:
                 Code.ABORTED_BEFORE_DISPATCH,
                 f"the runtime is closing; no call of session {message.session!r} was started",
             )
+        _check_text(message)
         step = self._steps.get(message.session)
         if step is None or step.message_seq != message.message_seq:
+            _refuse_overlap(step, message)
             calls = [self._call(peer, message, call) for call in message.calls]
             if message.cancelled:
                 for call in calls:
@@ -351,3 +353,28 @@ class DispatcherCore:
     async def _all_recorded(self) -> None:
         for step in list(self._steps.values()):
             await first(step.results)
+
+
+def _check_text(message: ExecuteStep) -> None:
+    """X3: arguments are text as the model wrote it; anything else is nobody's call."""
+    for call in message.calls:
+        try:
+            call.arguments.decode("utf-8", "surrogatepass")
+        except UnicodeDecodeError as error:
+            raise LogError(
+                Code.EVENT_INVALID,
+                f"call {call.call_id!r} of session {message.session!r} was not taken: its "
+                f"arguments are no UTF-8 text ({error.reason} at byte {error.start})",
+                session=message.session,
+            ) from None
+
+
+def _refuse_overlap(step: StepRun | None, message: ExecuteStep) -> None:
+    """A session has one open step; a second one would hide the first from cancellations."""
+    if step is not None and not step.results.done:
+        raise LogError(
+            Code.EVENT_INVALID,
+            f"the calls of message {message.message_seq} of session {message.session!r} were not "
+            f"taken: those of message {step.message_seq} still run; cancel them or wait for them",
+            session=message.session,
+        )

@@ -11,7 +11,7 @@ from interlock.backends.errors import InterlockError
 from interlock.backends.event import Draft, draft
 
 from ..fibers import Promise
-from ..messages import Append, Appended, Flush, WireResult
+from ..messages import Append, Appended, Flush, SessionOpened, SessionState, WireResult
 from ..port import PeerLostError, Port, ReplyTimeoutError
 from ..release import Checkpoint
 from ..roles import Role
@@ -75,6 +75,23 @@ class LogClient:
         except (InterlockError, PeerLostError, ReplyTimeoutError) as error:
             raise checkpoint_failed(call, error) from None
         return Checkpoint(acknowledged)
+
+    async def recorded_at(self, call: CallRun) -> int:
+        """The seq of the call's ``tool/call`` where the reply to its append did not come in time.
+
+        It may have been appended all the same: the disk is slow, not the writer. -1 if it was not.
+        """
+        asked: Promise[SessionOpened] = self._port.ask(
+            Role.WRITER, lambda rid: SessionState(rid, call.session), CHECKPOINT_TIMEOUT
+        )
+        try:
+            unanswered = (await asked).unanswered
+        except (InterlockError, PeerLostError, ReplyTimeoutError):
+            return -1
+        for known in unanswered:
+            if (known.message_seq, known.call_id) == (call.identity.message_seq, call.call_id):
+                return -1 if known.call_seq is None else known.call_seq
+        return -1
 
     async def note(self, call: CallRun, drafts: list[Draft]) -> Appended:
         """Append events about ``call``; its next checkpoint must cover them."""

@@ -130,6 +130,8 @@ class Pipeline:
             reply = await appended
         except (InterlockError, PeerLostError, ReplyTimeoutError) as error:
             call.call_seq = appended_anyway(error, index)
+            if isinstance(error, ReplyTimeoutError):  # K3: late
+                call.call_seq = await self._log.recorded_at(call)
             call.stop_if_cancelled()
             raise checkpoint_failed(call, error) from None
         call.call_seq = call.covers = reply.first_seq + index

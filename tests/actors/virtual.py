@@ -68,6 +68,11 @@ class VirtualPort:
         self.ended = False
         self._rid = 0
 
+    @property
+    def identity(self) -> bytes:
+        """How this life's connections to other owners are named."""
+        return f"owner:{self.role}:{self.incarnation}".encode()
+
     def now(self) -> float:
         return self.network.now
 
@@ -79,13 +84,13 @@ class VirtualPort:
         return node.port.incarnation if node is not None else ""
 
     def send(self, peer: bytes, message: Message) -> bool:
-        return self.network.send(self.role, peer, message)
+        return self.network.send(self, peer, message)
 
     def tell(self, role: Role, message: Message) -> bool:
-        return self.network.send(self.role, identity_of(role), message)
+        return self.network.send(self, self.network.address(role), message)
 
     def ask(self, role: Role, build: Callable[[int], Message], timeout: float) -> Promise[Any]:
-        return self._ask(role, role, identity_of(role), build, timeout)
+        return self._ask(role, role, self.network.address(role), build, timeout)
 
     def ask_peer(
         self, peer: bytes, build: Callable[[int], Message], timeout: float
@@ -158,7 +163,7 @@ class VirtualPort:
             promise.fail(ReplyTimeoutError(role, timeout))
 
         self.asked[rid] = Asked(whom, promise, self.at(self.now() + timeout, late))
-        if not self.network.send(self.role, identity, build(rid)):
+        if not self.network.send(self, identity, build(rid)):
             self._drop(rid)
             promise.fail(PeerLostError(role))
         return promise
@@ -226,11 +231,6 @@ class OwnerNode:
 
     port: VirtualPort
     core: Core
-
-
-def identity_of(role: Role) -> bytes:
-    """How one owner's connection to another is named."""
-    return b"owner:" + role.encode()
 
 
 class Network:
@@ -346,20 +346,24 @@ class Network:
 
     # Sending.
 
-    def send(self, sender: Role, to: bytes, message: Message) -> bool:
-        """From an owner; False where nobody has that identity."""
-        sent = decode(encode(message), sender)
-        self.record.append((sender, to, sent))
+    def address(self, role: Role) -> bytes:
+        """Where the owner ``role`` is now; nobody is at the empty address."""
+        node = self.owners.get(role)
+        return node.port.identity if node is not None else b""
+
+    def send(self, sender: VirtualPort, to: bytes, message: Message) -> bool:
+        """From an owner; False where nobody has that identity (any more)."""
+        sent = decode(encode(message), sender.role)
+        self.record.append((sender.role, to, sent))
         peer = self.peers.get(to)
         if peer is not None:
             self._post(None, lambda: self._to_peer(peer, sent), sent)
             return True
-        role = next((r for r in self.owners if identity_of(r) == to), None)
-        if role is None:
-            return False
-        node = self.owners[role]
-        self._post(role, lambda: self._to_owner(node, sender, sent), sent)
-        return True
+        for role, node in self.owners.items():
+            if node.port.identity == to:
+                self._post(role, lambda: self._to_owner(node, sender, sent), sent)
+                return True
+        return False
 
     def send_from_peer(self, peer: VirtualPeer, role: Role, message: Message) -> None:
         sent = decode(encode(message), peer.role)
@@ -380,14 +384,15 @@ class Network:
         if peer.react is not None:
             peer.react(message)
 
-    def _to_owner(self, node: OwnerNode, sender: Role, message: Message) -> None:
+    def _to_owner(self, node: OwnerNode, sender: VirtualPort, message: Message) -> None:
         """A reply to what ``node`` asked, news on a link of its own, or another owner's request."""
-        if node.port.settle(sender, message):
-            return
-        if sender in _LINKS.get(node.port.role, ()):
-            node.core.told(sender, message)
-        else:
-            self._receive(node, Peer(identity_of(sender), sender, b"key of " + sender), message)
+        if sender.role not in _LINKS.get(node.port.role, ()):
+            peer = Peer(sender.identity, sender.role, b"key of " + sender.role.encode())
+            self._receive(node, peer, message)
+        elif self.address(sender.role) == sender.identity and not node.port.settle(
+            sender.role, message
+        ):
+            node.core.told(sender.role, message)
 
     def _receive(self, node: OwnerNode, peer: Peer, message: Message) -> None:
         """As the shell does: see :class:`interlock.actors.owner.Owner`."""
