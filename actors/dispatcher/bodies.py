@@ -24,7 +24,7 @@ from ..messages import (
 from ..port import Port, Timer
 from ..release import Checkpoint, ReleaseTerms, launch, release
 from ..roles import Role
-from ..tools.outcome import Outcome
+from ..tools.outcome import Outcome, checked
 from . import ends
 from .call import CallRun, Ended
 from .workers import Worker, WorkerPool
@@ -107,7 +107,7 @@ class Bodies:
     async def _release_to_worker(self, call: CallRun, checkpoint: Checkpoint) -> Body:
         isolated = bool(call.spec and call.spec.isolate)
         while True:
-            worker = await call.unless_cancelled(self._workers.acquire(isolated, call.name))
+            worker = await self._workers.worker_for(call, isolated)
             number, token, timeout = (
                 self._workers.number(),
                 secrets.token_hex(16),
@@ -243,7 +243,8 @@ class Bodies:
             return
         expected = body.worker.identity if body.worker is not None else self.host
         if sender == expected and body.place != "sandbox":
-            self._end(body, ends.End(outcome=message.outcome, cancelled=message.cancelled))
+            outcome = checked(message.outcome)
+            self._end(body, ends.End(outcome=outcome, cancelled=message.cancelled))
 
     def command_ended(self, message: CommandEnded) -> None:
         body = self._running.get(message.number)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import uuid
 from typing import Any
@@ -16,7 +17,7 @@ from ..port import PeerLostError, Port, ReplyTimeoutError
 from ..release import Checkpoint
 from ..roles import Role
 from ..tools.fit import fit
-from ..tools.outcome import Outcome
+from ..tools.outcome import Outcome, unrecorded
 from ..tools.result import ToolResult
 from .call import CallRun, Ended
 
@@ -101,31 +102,46 @@ class LogClient:
 
     async def record(self, call: CallRun, outcome: Outcome) -> WireResult:
         """Append the call's ``tool/result``, or hold it where the log is gone."""
-        fitted = fit(outcome)
-        result = ToolResult.of(call.call_id, call.name, fitted.outcome)
-        data = result.event_data(call.turn, call.step, f"tool-result-{uuid.uuid4().hex}")
-        event = draft(
-            "tool/result",
-            data,
-            surface_op="append",
-            sources=(call.call_seq,) if call.call_seq >= 0 else None,
-            spill=fitted.spill,
-        )
-        seq = await self._append_result(call, event)
-        return WireResult(call.call_id, call.name, seq, fitted.outcome)
-
-    async def _append_result(self, call: CallRun, event: Draft) -> int:
+        outcome, event = _result_event(call, outcome)
         try:
-            reply = await self.append(
-                call.session, [event], after=call.call_seq, timeout=RESULT_TIMEOUT
-            )
+            return await self._append_result(call, outcome, event)
         except (InterlockError, PeerLostError, ReplyTimeoutError) as error:
-            _log.warning("the result of %s is held: %s", call.label, error)
-            # F2: kept until the session is open again, where the log will lack just this result.
-            key = (call.identity.message_seq, call.call_id)
-            self.held.setdefault(call.session, {})[key] = event
-            return -1
-        return reply.first_seq
+            problem = error
+        if _refuses_content(problem):  # P7: no result may leave its call without one
+            instead = _result_event(call, unrecorded(str(problem)))
+            with contextlib.suppress(InterlockError, PeerLostError, ReplyTimeoutError):
+                return await self._append_result(call, *instead)
+        _log.warning("the result of %s is held: %s", call.label, problem)
+        # F2: kept until the session is open again, where the log will lack just this result.
+        key = (call.identity.message_seq, call.call_id)
+        self.held.setdefault(call.session, {})[key] = event
+        return WireResult(call.call_id, call.name, -1, outcome)
+
+    async def _append_result(self, call: CallRun, outcome: Outcome, event: Draft) -> WireResult:
+        reply = await self.append(
+            call.session, [event], after=call.call_seq, timeout=RESULT_TIMEOUT
+        )
+        return WireResult(call.call_id, call.name, reply.first_seq, outcome)
+
+
+def _result_event(call: CallRun, outcome: Outcome) -> tuple[Outcome, Draft]:
+    """The ``tool/result`` event, and the outcome as it stands there."""
+    fitted = fit(outcome)
+    result = ToolResult.of(call.call_id, call.name, fitted.outcome)
+    data = result.event_data(call.turn, call.step, f"tool-result-{uuid.uuid4().hex}")
+    event = draft(
+        "tool/result",
+        data,
+        surface_op="append",
+        sources=(call.call_seq,) if call.call_seq >= 0 else None,
+        spill=fitted.spill,
+    )
+    return fitted.outcome, event
+
+
+def _refuses_content(error: Exception) -> bool:
+    """The log stands, and does not take this event."""
+    return isinstance(error, InterlockError) and error.code == Code.EVENT_INVALID
 
 
 def call_event(call: CallRun) -> Draft:

@@ -20,6 +20,7 @@ from ..messages import Appended, BuildCommand, CommandBuilt, JudgeCall, Judged, 
 from ..port import PeerLostError, Port, ReplyTimeoutError
 from ..release import Checkpoint
 from ..tools.failure import InvalidArgumentsError
+from ..tools.fit import preview
 from ..tools.outcome import Outcome
 from ..tools.spec import ToolSpec
 from .approvals import Approvals
@@ -166,7 +167,7 @@ class Pipeline:
 
     async def _build(self, call: CallRun) -> Any:
         """Have a worker run the pure builder, so that what is judged and shown is the argv."""
-        worker = await call.unless_cancelled(self._workers.acquire(False, call.name))
+        worker = await self._workers.worker_for(call, False)
         number = self._workers.number()
         built: Promise[CommandBuilt] = Promise()
         self._builds[number] = built
@@ -311,7 +312,7 @@ class Pipeline:
             outcome = ended.outcome
         except ToolError as refused:
             outcome = Outcome.failure(refused.code, refused.message)
-        end = ids | {"isError": not outcome.ok, "content": outcome.blocks()}
+        end = ids | {"isError": not outcome.ok, "content": preview(outcome)}
         try:
             await self._log.note(call, [draft("tool/ptc-dispatch", end)])
         except (InterlockError, PeerLostError, ReplyTimeoutError):

@@ -359,11 +359,11 @@ class Network:
         if peer is not None:
             self._post(None, lambda: self._to_peer(peer, sent), sent)
             return True
-        for role, node in self.owners.items():
-            if node.port.identity == to:
-                self._post(role, lambda: self._to_owner(node, sender, sent), sent)
-                return True
-        return False
+        node = next((n for n in self.owners.values() if n.port.identity == to), None)
+        if node is None:
+            return False
+        self._post(node.port.role, lambda: self._to_owner(node, sender, sent), sent)
+        return True
 
     def send_from_peer(self, peer: VirtualPeer, role: Role, message: Message) -> None:
         sent = decode(encode(message), peer.role)

@@ -11,7 +11,9 @@ from interlock.actors.messages import (
     JudgeCall,
     Judged,
     Release,
+    WireCall,
 )
+from interlock.actors.roles import Role
 from interlock.backends.codes import Code
 
 
@@ -145,8 +147,6 @@ def test_P2_an_answer_after_the_denial_changes_nothing(make):
     rid = world.execute(("c1", "act"))
     world.network.advance(12.0)
     world.judge = lambda m: None
-    from interlock.actors.roles import Role
-
     world.host.say(Role.DISPATCHER, Judged(asked[0].rid, "allow", ""))
     world.network.run()
     assert world.result(rid).code == Code.TOOL_DENIED
@@ -190,9 +190,6 @@ def test_K1_a_plain_call_is_released_by_the_reply_to_its_own_record(world):
 
 
 def test_P1_X3_arguments_that_are_no_text_are_refused_and_the_dispatcher_lives_on(world):
-    from interlock.actors.messages import WireCall
-    from interlock.actors.roles import Role
-
     seq = world.message(("c1", "act"))
     bad = world.request(seq, calls=[WireCall("c1", "act", b"\xff\xfe{")])
     refused = world.host.ask(Role.DISPATCHER, bad)
