@@ -88,14 +88,14 @@ class Bodies:
     # Releasing.
 
     def _terms(self, call: CallRun, number: int, timeout: float) -> ReleaseTerms:
-        root = call.root
         return ReleaseTerms(
             call.identity,
             number,
             call.key,
             timeout,
-            max(call.covers, root.covers) if call.parent is None else call.covers,
-            self.writer_incarnation,
+            call.covers,
+            # K6: of no life at all where the call's record is not in this one's log.
+            self.writer_incarnation if call.writer == self.writer_incarnation else "",
         )
 
     def _timeout(self, call: CallRun) -> float:

@@ -10,7 +10,7 @@ from interlock.backends.codes import Code
 from interlock.backends.errors import InterlockError, LogError
 
 from ..errors import ToolError
-from ..fibers import Promise, first, spawn
+from ..fibers import Promise, detach, first, spawn
 from ..messages import (
     BodyFinished,
     BodyProgress,
@@ -88,6 +88,7 @@ class DispatcherCore:
         self._specs: dict[str, ToolSpec] = {}
         #: The latest step of each session: a repeated request joins it (P9).
         self._steps: dict[str, StepRun] = {}
+        self._nested_calls: set[CallRun] = set()
         self._stopping = False
         self._host_gone = False
         self._calls = 0
@@ -103,7 +104,7 @@ class DispatcherCore:
             case BodyProgress():
                 self._progress(peer, message)
             case NestedCall():
-                spawn(self._nested(peer, message))
+                detach(self._nested(peer, message))
             case CommandBuilt():
                 self._pipeline.built(message)
             case CancelCalls(session, message_seq, reason, call_ids):
@@ -111,7 +112,7 @@ class DispatcherCore:
                 if step is not None and step.message_seq == message_seq:
                     step.cancel(call_ids, reason or "the caller cancelled it")
             case SettleSession():
-                spawn(self._settle(peer, message))
+                detach(self._settle(peer, message))
             case WorkerReady():
                 self._workers.ready(peer.key, peer.identity, message)
             case RegisterTools():
@@ -148,7 +149,7 @@ class DispatcherCore:
         self._cancel_unreleased("the process that made the call has ended")
         self._pipeline.host = None
         self._bodies.host_lost()
-        spawn(self._drain())
+        detach(self._drain())
 
     def shutdown(self, grace: float) -> Promise[Stopped]:
         """End in order: cancel, wait up to ``grace`` s, kill what is left, record all of it."""
@@ -249,7 +250,9 @@ class DispatcherCore:
         owner = None
         if body is not None:
             owner = body.worker.identity if body.worker is not None else self._bodies.host
-        if body is None or owner != peer.identity or body.token != message.token:
+        # A command has no token: nothing is nested under it.
+        shown = body is not None and owner == peer.identity and body.token == message.token
+        if body is None or not shown or not body.token:
             outcome = Outcome.failure(
                 Code.TOOL_DENIED, "A nested call needs the token of the running call it belongs to."
             )
@@ -264,6 +267,21 @@ class DispatcherCore:
                 Code.TOOL_DENIED, f"Calls nest {MAX_DEPTH} deep at most; this one was not started."
             )
             return WireResult(parent.shown_id, message.name, -1, outcome)
+        if self._host_gone:  # F1: nothing new is released
+            outcome = Outcome.failure(
+                Code.ABORTED_BEFORE_DISPATCH,
+                "The call was not started: the process that made the outer call has ended.",
+            )
+            return WireResult(parent.shown_id, message.name, -1, outcome)
+        call = self._nested_call(parent, message)
+        self._calls += 1
+        self._nested_calls.add(call)
+        try:
+            return await self._pipeline.nested(call)
+        finally:
+            self._nested_calls.discard(call)
+
+    def _nested_call(self, parent: CallRun, message: NestedCall) -> CallRun:
         call = CallRun(
             identity=parent.identity,
             created_at=parent.created_at,
@@ -277,10 +295,10 @@ class DispatcherCore:
             sub_path=f"{parent.sub_path}.{message.sub}",
             parent=parent,
             depth=parent.depth + 1,
-            cancelled=parent.cancelled,
         )
-        self._calls += 1
-        return await self._pipeline.nested(call)
+        # Cancelled with its parent, but not the other way round.
+        parent.cancelled.then(lambda: call.cancel(parent.cancelled.result()))
+        return call
 
     # Reopened sessions (F2).
 
@@ -323,6 +341,9 @@ class DispatcherCore:
     def _cancel_unreleased(self, reason: str) -> None:
         for step in self._steps.values():
             step.cancel_unreleased(reason)
+        for call in list(self._nested_calls):
+            if not call.released:
+                call.cancel(reason)
 
     async def _drain(self) -> None:
         """F1: wait for what was released, have everything flushed, then end with the others."""

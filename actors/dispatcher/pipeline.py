@@ -80,7 +80,7 @@ class Pipeline:
             )
         try:
             valid = validate(call.spec, call.arguments.decode("utf-8", "surrogatepass"))
-        except InvalidArgumentsError as error:
+        except (InvalidArgumentsError, UnicodeDecodeError) as error:
             return Ended(Code.INVALID_ARGS, str(error))
         call.valid_arguments = valid.raw
         return None
@@ -136,6 +136,7 @@ class Pipeline:
             call.stop_if_cancelled()
             raise checkpoint_failed(call, error) from None
         call.call_seq = call.covers = reply.first_seq + index
+        call.writer = reply.incarnation
         call.stop_if_cancelled()  # K4: the acknowledgement came, and comes too late
         call.mode = reply.sandbox_mode or self._default_mode
         if plain:
@@ -328,7 +329,7 @@ class Pipeline:
             reply = await self._log.note(call, [draft("tool/ptc-dispatch-start", ids)])
         except (InterlockError, PeerLostError, ReplyTimeoutError) as error:
             raise checkpoint_failed(call, error) from None
-        call.call_seq = reply.first_seq
+        call.call_seq, call.writer = reply.first_seq, reply.incarnation
         call.mode = reply.sandbox_mode or self._default_mode
         await self.prepare(call, Slots(1))
         if call.asks:
