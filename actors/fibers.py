@@ -95,7 +95,7 @@ def detach(coroutine: Coroutine[Any, None, Any]) -> None:
     through whatever resumed it, so that its owner fails closed instead of going on without it.
     """
     result = spawn(coroutine).result
-    result.then(lambda: result.result())
+    result.then(result.result)
 
 
 async def gather(fibers: list[Fiber[T]]) -> list[T]:

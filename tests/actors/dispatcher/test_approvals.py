@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from dispatcher_world import ended
+from interlock.actors.dispatcher.call import CallRun
 from interlock.actors.messages import (
     Append,
     ApprovalAsked,
@@ -15,6 +16,7 @@ from interlock.actors.messages import (
 )
 from interlock.actors.roles import Role
 from interlock.actors.tools.command import Command
+from interlock.actors.tools.identity import CallIdentity
 from interlock.backends.codes import Code
 from log_words import approval_policy, sandbox_mode, step_end
 
@@ -234,6 +236,34 @@ def test_A9_the_digest_covers_identity_tool_and_raw_arguments(world):
     assert len({asked.digest for asked in person.got(ApprovalAsked)}) == 3
     assert len({entry["digest"] for entry in audit(world)}) == 3
     assert len(world.results(rid)) == 3
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"identity": CallIdentity("s2", 1, "c")},
+        {"identity": CallIdentity("s", 2, "c")},
+        {"identity": CallIdentity("s", 1, "d")},
+        {"name": "other"},
+        {"arguments": b"{ }"},
+        {"sub_path": ".1"},
+    ],
+    ids=str,
+)
+def test_A9_each_part_of_what_was_shown_changes_the_digest(change):
+    shown = {
+        "identity": CallIdentity("s", 1, "c"),
+        "created_at": 1,
+        "workspace": "/",
+        "turn": 1,
+        "step": 1,
+        "name": "tool",
+        "arguments": b"{}",
+        "requester": b"",
+        "spec": None,
+    }
+    assert CallRun(**shown).digest() == CallRun(**shown).digest()
+    assert CallRun(**(shown | change)).digest() != CallRun(**shown).digest()
 
 
 def test_A8_an_answer_after_the_deadline_changes_nothing(make):

@@ -92,14 +92,16 @@ def test_P5_no_call_is_ended_for_the_timeout_of_another(make):
         "dispatcher-2",
         [spec("slow", parallel=True, timeout=100.0), spec("short", parallel=True, timeout=5.0)],
     )
-    rid = world.execute(("c1", "short"), ("c2", "slow"))
+    rid = world.execute(("c1", "short"), ("c2", "slow"), ("c3", "slow"))
     stuck, other = world.running("c1"), world.running("c2")
     assert stuck.peer is other.peer
     pid = world.spawner.pid_of(stuck.peer)
     world.network.advance(5.0 + GRACE + 0.1)
     assert world.spawner.killed == [], "the other has time left"
     other.finish("in time")
-    assert [r.outcome.code for r in world.results(rid)] == [Code.TOOL_TIMEOUT, None]
+    assert world.spawner.killed == [], "and so has the third"
+    world.running("c3").finish("in time")
+    assert [r.outcome.code for r in world.results(rid)] == [Code.TOOL_TIMEOUT, None, None]
     assert world.spawner.killed == [pid], "then its process is ended"
 
 
@@ -117,9 +119,19 @@ def test_P5_a_timeout_after_a_cancellation_is_a_timeout(world):
     assert world.result(rid).code == Code.TOOL_TIMEOUT
 
 
+def test_P4_P5_a_cancellation_in_the_grace_does_not_hide_the_timeout(world):
+    rid = world.execute(("c1", "quick"))
+    world.network.advance(5.1)
+    world.cancel()
+    world.running("c1").finish("late")
+    assert world.result(rid).code == Code.TOOL_TIMEOUT
+
+
 def test_P5_a_launcher_that_says_nothing_does_not_hold_a_call_for_ever(world):
     rid = world.execute(("c1", "run"))
-    world.network.advance(611.0)
+    world.network.advance(605.0)
+    assert world.reply(rid) is None, "it asks, waits its own grace and reports"
+    world.network.advance(6.0)
     assert world.result(rid).code == Code.TOOL_OUTCOME_UNKNOWN
 
 

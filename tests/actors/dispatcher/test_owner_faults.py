@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from dispatcher_world import ended
 from interlock.actors.messages import (
+    Appended,
     CancelBody,
     JudgeCall,
     Judged,
@@ -137,6 +138,18 @@ def test_F2_a_result_that_came_while_there_was_no_writer_is_recorded_when_it_is_
     assert "kept" in result.raw.decode()
     assert result.sources == (world.of("tool/call")[0].seq,)
     assert world.dispatcher().counters()["held_results"] == 0
+
+
+def test_F2_a_held_result_cites_the_record_that_the_log_has_after_all(world):
+    """The record was durable; only the word of it was lost with the writer."""
+    world.network.hold = lambda m: isinstance(m, Appended) and m.first_seq > 3
+    rid = world.execute(("c1", "act"))
+    world.replace_writer()
+    assert world.result(rid).code == Code.CHECKPOINT_FAILED
+    opened, settling = world.reopen()
+    [unanswered] = opened.unanswered
+    assert world.reply(settling).recorded == ["c1"]
+    assert world.of("tool/result")[0].sources == (unanswered.call_seq,)
 
 
 def test_F2_settling_waits_for_bodies_that_still_run(world):

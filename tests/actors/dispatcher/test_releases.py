@@ -79,6 +79,22 @@ def test_K2_an_acknowledgement_that_does_not_reach_the_call_releases_nothing(mak
     assert "reaches event 3" in outcome.message
 
 
+def test_K2_a_checkpoint_has_to_cover_the_grant_as_well(world):
+    person = world.answerer()
+    world.network.hold = lambda m: isinstance(m, Flush)
+    rid = world.execute(("c1", "ask"))
+    world.answer(person)
+    [(_, _, flush)] = world.network.held
+    world.network.held.clear()
+    world.network.hold = lambda _m: False
+    granted = world.of("approval/decided")[0].seq
+    short = Appended(flush.rid, "s", -1, granted - 1, granted - 1, "writer-1")
+    world.network.send(world.network.owners[Role.WRITER].port, dispatcher_address(world), short)
+    world.network.run()
+    assert world.bodies["c1"] == []
+    assert world.result(rid).code == Code.CHECKPOINT_FAILED
+
+
 def dispatcher_address(world) -> bytes:
     return world.network.address(Role.DISPATCHER)
 

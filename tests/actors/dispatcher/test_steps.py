@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from dispatcher_world import ended
 from interlock.actors.dispatcher.step import POOL
-from interlock.actors.messages import Append, Flush, Release, WithdrawApproval
+from interlock.actors.messages import Append, Flush, JudgeCall, Release, WithdrawApproval
 from interlock.actors.roles import Role
 from interlock.backends.codes import Code
 
@@ -112,12 +112,14 @@ def test_P4_calls_that_are_not_started_get_a_record_and_a_result(world):
     assert len(world.recorded(Release)) == 1
 
 
-def test_P4_a_step_that_is_sent_as_cancelled_is_recorded_and_runs_nothing(world):
+def test_P4_a_step_that_is_sent_as_cancelled_is_recorded_and_runs_nothing(make):
+    world = make(gates=True)
     rid = world.execute(("c1", "act"), ("c2", "look"), cancelled=True)
     codes = [r.outcome.code for r in world.results(rid)]
     assert codes == [Code.ABORTED_BEFORE_DISPATCH] * 2
     assert started(world) == ["c1", "c2"]
     assert world.recorded(Release) == []
+    assert world.recorded(JudgeCall) == []
 
 
 def test_P4_cancelled_while_a_person_is_asked(world):
