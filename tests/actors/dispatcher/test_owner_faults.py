@@ -146,6 +146,7 @@ def test_F2_a_held_result_cites_the_record_that_the_log_has_after_all(world):
     rid = world.execute(("c1", "act"))
     world.replace_writer()
     assert world.result(rid).code == Code.CHECKPOINT_FAILED
+    world.network.hold = lambda _m: False
     opened, settling = world.reopen()
     [unanswered] = opened.unanswered
     assert world.reply(settling).recorded == ["c1"]
