@@ -567,6 +567,7 @@ class BuildCommand(Message, frozen=True):
     tool: str
     arguments: bytes
     idempotency_key: str
+    workspace: str = ""
 
 
 class CommandBuilt(Message, frozen=True):
@@ -599,6 +600,8 @@ class Release(Message, frozen=True):
     checkpoint_seq: int
     #: What a nested call of this body must show (K5).
     token: str
+    #: The session's working directory; empty where it has none.
+    workspace: str = ""
 
 
 class CancelBody(Message, frozen=True):

@@ -142,6 +142,7 @@ class Owner(pykka.ThreadingActor):
         self._watches: dict[int, tuple[Watch, Callable[[], None]]] = {}
         self._stopping = False
         self._host_is_lost = False
+        self._finished = False
 
     @staticmethod
     def _create_actor_inbox() -> Mailbox:
@@ -160,6 +161,14 @@ class Owner(pykka.ThreadingActor):
         """Build this owner's core (its thread, sockets open)."""
 
     def on_start(self) -> None:
+        try:
+            self._begin()
+        except BaseException:
+            # pykka stops an actor whose start fails without calling either hook: end the process.
+            self._finish()
+            raise
+
+    def _begin(self) -> None:
         config = self.config
         self._door.guard(config.role, self.keyring)
         self.mailbox.open(self._context, config.endpoints, config.keys, self.keyring, config.role)
@@ -183,6 +192,9 @@ class Owner(pykka.ThreadingActor):
         self._finish()
 
     def _finish(self) -> None:
+        if self._finished:
+            return
+        self._finished = True
         for watch, _ in self._watches.values():
             watch.close()
         self._watches.clear()

@@ -61,6 +61,7 @@ class ReleaseTerms(NamedTuple):
     timeout: float
     covers: int
     incarnation: str
+    workspace: str
 
 
 def release(
@@ -80,12 +81,11 @@ def release(
         incarnation=checkpoint.incarnation,
         checkpoint_seq=checkpoint.durable_seq,
         token=token,
+        workspace=terms.workspace,
     )
 
 
-def launch(
-    checkpoint: Checkpoint, terms: ReleaseTerms, command: Command, mode: str, workspace: str
-) -> Launch:
+def launch(checkpoint: Checkpoint, terms: ReleaseTerms, command: Command, mode: str) -> Launch:
     """Build the message that lets the launcher run a confined command, once."""
     checkpoint.check(terms.identity, terms.covers, terms.incarnation)
     return Launch(
@@ -95,7 +95,7 @@ def launch(
         call_id=terms.identity.call_id,
         command=command,
         mode=mode,
-        workspace=workspace,
+        workspace=terms.workspace,
         idempotency_key=terms.idempotency_key,
         timeout=terms.timeout,
         incarnation=checkpoint.incarnation,

@@ -44,6 +44,7 @@ class BodyJob:
     call_id: str = ""
     attempt: int = 1
     idempotency_key: str = ""
+    cwd: str = ""
     timeout: float | None = None
     progress: ProgressSink | None = None
     nested: NestedCaller | None = None
@@ -118,6 +119,7 @@ class BodyRunner:
             tool=job.tool.name,
             attempt=job.attempt,
             idempotency_key=job.idempotency_key,
+            cwd=job.cwd,
             deadline=None if job.timeout is None else now + job.timeout,
             progress=job.progress,
             nested=job.nested,

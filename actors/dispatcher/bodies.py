@@ -96,6 +96,7 @@ class Bodies:
             call.covers,
             # K6: of no life at all where the call's record is not in this one's log.
             self.writer_incarnation if call.writer == self.writer_incarnation else "",
+            call.workspace,
         )
 
     def _timeout(self, call: CallRun) -> float:
@@ -152,7 +153,6 @@ class Bodies:
             self._terms(call, number, timeout),
             call.command,
             call.mode,
-            call.workspace,
         )
         if not self._port.tell(Role.LAUNCHER, message):
             raise Ended(

@@ -168,6 +168,12 @@ class Pipeline:
 
     async def _build(self, call: CallRun) -> Any:
         """Have a worker run the pure builder, so that what is judged and shown is the argv."""
+        if not call.workspace:
+            raise Ended(
+                Code.TOOL_NOT_STARTED,
+                "The call was not started: a confined command needs a workspace, and this session "
+                "has none. Create it with cwd=….",
+            )
         worker = await self._workers.worker_for(call, False)
         number = self._workers.number()
         built: Promise[CommandBuilt] = Promise()
@@ -181,6 +187,7 @@ class Pipeline:
             call.name,
             call.valid_arguments,
             call.key,
+            call.workspace,
         )
         late: Promise[None] = Promise()
         timer = self._port.at(self._port.now() + BUILD_TIMEOUT, lambda: late.resolve(None))

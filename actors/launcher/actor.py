@@ -70,8 +70,16 @@ class LauncherActor(Owner):
         def say(call: Callable[[], None]) -> None:
             self.actor_inbox.put(Envelope(_Call(call)))
 
+        shown = {"stdout": 0, "stderr": 0}
+
+        def show(stream: str, data: bytes) -> None:
+            # What is shown live is bounded as the result is: a flood must not fill the mailboxes.
+            if shown[stream] < OUTPUT_LIMIT:
+                shown[stream] += len(data)
+                say(lambda: output(stream, data))
+
         def work() -> None:
-            end = self._run(launch, running.token, lambda s, d: say(lambda: output(s, d)))
+            end = self._run(launch, running.token, show)
             say(lambda: ended(end))
 
         threading.Thread(

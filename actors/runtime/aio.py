@@ -7,7 +7,6 @@ Cancelling a task that waits for calls cancels the calls and waits for what is r
 from __future__ import annotations
 
 import asyncio
-import atexit
 import os
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -23,7 +22,7 @@ from ..errors import RuntimeFailureError
 from ..tools.result import ToolResult
 from ..tools.spec import ToolSpec
 from .config import make_config
-from .core import CLOSE_TIMEOUT, INTERRUPT_TIMEOUT, RuntimeCore, close_now
+from .core import CLOSE_TIMEOUT, INTERRUPT_TIMEOUT, RuntimeCore
 from .flow import run_async
 from .session import SessionCore
 from .subscription import Progress, StreamedEvent, SubscriptionCore, WriteTrouble
@@ -75,7 +74,6 @@ class AsyncRuntime:
         """
         if self._running is None:
             self._running = RuntimeCore(self._config, asyncio.get_running_loop())
-            atexit.register(close_now, self._running)
             await run_async(self._running.started())
         return self
 

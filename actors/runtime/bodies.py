@@ -98,6 +98,7 @@ class HostBodies:
             session_id=message.session,
             call_id=message.call_id,
             idempotency_key=message.idempotency_key,
+            cwd=message.workspace,
             timeout=message.timeout,
             progress=lambda data: self._tell(Role.DISPATCHER, BodyProgress(number, data)),
             nested=lambda name, arguments: self._call_tool(number, token, name, arguments),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextlib
 import os
 import sys
@@ -47,6 +48,8 @@ from .subscription import Streams, SubscriptionCore
 CLOSE_TIMEOUT = 30.0
 #: The same when the user pressed Ctrl-C.
 INTERRUPT_TIMEOUT = 1.2
+#: The same where it had not even started.
+START_TIMEOUT = 0.2
 #: Seconds within which opening a large log must answer.
 OPEN_TIMEOUT = 600.0
 
@@ -106,10 +109,12 @@ class RuntimeCore:
 
     def started(self) -> Flow[None]:
         """Wait until every owner is ready and knows the tools."""
+        atexit.register(self.close_now)
         try:
             yield self._host.ready
         except BaseException:
-            yield from self.closed(grace=0.0, timeout=INTERRUPT_TIMEOUT)
+            # Nothing is recorded yet, so nobody needs time to settle anything.
+            yield from self.closed(grace=0.0, timeout=START_TIMEOUT)
             raise
         self._publish()
 
@@ -252,6 +257,7 @@ class RuntimeCore:
         if self._closed or os.getpid() != self._pid:
             return {}
         self._closed = True
+        atexit.unregister(self.close_now)
         deadline = time.monotonic() + timeout
         durable: dict[str, int] = {}
         try:
@@ -265,6 +271,11 @@ class RuntimeCore:
         finally:
             yield in_thread(lambda: self._end(deadline))
         return durable
+
+    def close_now(self) -> None:
+        """What remains to do when the program ends without closing the runtime."""
+        with contextlib.suppress(Exception):
+            run_sync(self.closed(grace=0.0, timeout=INTERRUPT_TIMEOUT))
 
     def _report(self, stopped: dict[Role, Stopped | None]) -> None:
         self.unsettled = [role for role, word in stopped.items() if word is None]
@@ -283,9 +294,3 @@ class RuntimeCore:
         self._door.close()
         self._context.destroy(linger=0)
         self._directory.close()
-
-
-def close_now(core: RuntimeCore) -> None:
-    """What remains to do when the program ends without closing the runtime."""
-    with contextlib.suppress(Exception):
-        run_sync(core.closed(grace=0.0, timeout=INTERRUPT_TIMEOUT))

@@ -40,7 +40,9 @@ async def run_async(flow: Flow[T]) -> T:
         future = next(flow)
         while True:
             try:
-                value = await asyncio.shield(asyncio.wrap_future(future))
+                waited = asyncio.wrap_future(future)
+                waited.add_done_callback(_retrieve)
+                value = await asyncio.shield(waited)
             except BaseException as error:  # also CancelledError
                 future = flow.throw(error)
             else:
@@ -48,6 +50,12 @@ async def run_async(flow: Flow[T]) -> T:
     except StopIteration as stop:
         result: T = stop.value
         return result
+
+
+def _retrieve(future: asyncio.Future[Any]) -> None:
+    """Note that a failure was seen: an interrupted flow no longer waits for it."""
+    if not future.cancelled():
+        future.exception()
 
 
 def in_thread(work: Callable[[], T]) -> Future[T]:

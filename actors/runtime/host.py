@@ -178,6 +178,13 @@ class HostActor(pykka.ThreadingActor):
     # The host's thread.
 
     def on_start(self) -> None:
+        try:
+            self._begin()
+        except BaseException as error:
+            # pykka stops an actor whose start fails without calling either hook.
+            self.on_failure(type(error), error, None)
+
+    def _begin(self) -> None:
         self._mailbox.use(self._context, self._keys.host, Role.HOST)
         for role in OWNERS:
             self._start(role)
@@ -199,11 +206,12 @@ class HostActor(pykka.ThreadingActor):
 
     def on_failure(self, *error: Any) -> None:
         self.failure = RuntimeFailureError(
-            Code.ACTOR_LOST, f"the host's own actor has failed ({error[1]}); the runtime is closed"
+            Code.ACTOR_LOST, f"the runtime could not go on: {error[1]}; it is closed"
         )
         if not self.ready.done():
             self.ready.set_exception(self.failure)
         self.on_stop()
+        self.actor_stopped.set()
 
     def on_receive(self, message: Any) -> None:
         if isinstance(message, Batch):

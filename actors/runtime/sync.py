@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -16,7 +15,7 @@ from ..agent.answer import Answer
 from ..tools.result import ToolResult
 from ..tools.spec import ToolSpec
 from .config import make_config
-from .core import CLOSE_TIMEOUT, INTERRUPT_TIMEOUT, RuntimeCore, close_now
+from .core import CLOSE_TIMEOUT, INTERRUPT_TIMEOUT, RuntimeCore
 from .flow import run_sync
 from .session import SessionCore
 from .subscription import Progress, StreamedEvent, SubscriptionCore, WriteTrouble
@@ -50,7 +49,6 @@ class Runtime:
 
     def __init__(self, root: str | os.PathLike[str] | None = None, **options: Any) -> None:
         self._core = RuntimeCore(make_config(root, **options))
-        atexit.register(close_now, self._core)
         run_sync(self._core.started())
 
     @property

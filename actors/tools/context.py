@@ -38,6 +38,8 @@ class ToolContext:
     :param idempotency_key: what to hand to outside systems so that a retry acts once (I2).
     :param deadline: when the call's time is up, on this process's ``time.monotonic()``; ``None``:
     never.
+    :param cwd: the session's working directory; empty where it has none. The body's own process
+        runs elsewhere: resolve relative paths against this.
     :param progress: where :meth:`progress` goes; ``None`` drops it.
     :param nested: how :meth:`call` starts a call; ``None`` refuses nested calls.
 
@@ -54,6 +56,7 @@ class ToolContext:
         deadline: float | None = None,
         progress: ProgressSink | None = None,
         nested: NestedCaller | None = None,
+        cwd: str = "",
     ) -> None:
         self.session_id = session_id
         self.call_id = call_id
@@ -61,6 +64,7 @@ class ToolContext:
         self.attempt = attempt
         self.idempotency_key = idempotency_key
         self.deadline = deadline
+        self.cwd = cwd
         self._progress = progress
         self._nested = nested
         self._cancelled = threading.Event()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import signal
 import sys
 import threading
 
@@ -12,9 +14,22 @@ from ..process import leave_terminal, read_config
 from .actor import WorkerActor
 from .config import WorkerConfig
 
+#: prctl's option of that name (Linux).
+PR_SET_PDEATHSIG = 1
+
+
+def end_with_parent() -> None:
+    """Have the kernel end this process with the dispatcher, whatever a body does meanwhile.
+
+    The dispatcher's own thread starts workers and lives as long as its process.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
 
 def main() -> None:
     leave_terminal()
+    end_with_parent()
     config: WorkerConfig = read_config(WorkerConfig)
     # Tools find what the host finds; what this process itself needs is loaded already.
     sys.path[:] = config.sys_path

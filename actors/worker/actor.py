@@ -36,8 +36,7 @@ from ..messages import (
 )
 from ..roles import Role
 from ..tools.declare import Tool
-from ..tools.failure import ToolNotPortableError
-from ..tools.outcome import Outcome
+from ..tools.outcome import Outcome, describe
 from ..tools.pack import unpack
 from ..tools.result import ToolResult
 from .config import WorkerConfig
@@ -73,6 +72,14 @@ class WorkerActor(pykka.ThreadingActor):
         return inbox
 
     def on_start(self) -> None:
+        try:
+            self._begin()
+        except BaseException:
+            # pykka stops an actor whose start fails without calling either hook: end the process.
+            self._end()
+            raise
+
+    def _begin(self) -> None:
         config = self._config
         watch = Watch.process(config.parent_pid)
         if watch is None or os.getppid() != config.parent_pid:
@@ -127,9 +134,12 @@ class WorkerActor(pykka.ThreadingActor):
         failed = {}
         for name, pickled in tools.items():
             try:
-                self._tools[name] = unpack(pickled)
-            except ToolNotPortableError as error:
-                failed[name] = str(error)
+                tool = unpack(pickled)
+                _ = tool.coerce  # built now, or the first call of each tool would wait for it
+            except Exception as error:  # this tool's calls are told why; the others go on
+                failed[name] = describe(error)
+            else:
+                self._tools[name] = tool
         self._say(WorkerReady(os.getpid(), True, failed))
 
     def _is_new(self, number: int) -> bool:
@@ -150,6 +160,7 @@ class WorkerActor(pykka.ThreadingActor):
             session_id=message.session,
             call_id=message.call_id,
             idempotency_key=message.idempotency_key,
+            cwd=message.workspace,
             timeout=message.timeout,
             progress=lambda data: self._say_later(BodyProgress(number, data)),
             nested=lambda name, arguments: self._call_tool(number, token, name, arguments),
@@ -182,6 +193,7 @@ class WorkerActor(pykka.ThreadingActor):
             session_id=message.session,
             call_id=message.call_id,
             idempotency_key=message.idempotency_key,
+            cwd=message.workspace,
         )
         self._runner.start(job, self._built)
 

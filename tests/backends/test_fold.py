@@ -1,6 +1,5 @@
 """L1: the log's own grammar, one broken rule at a time."""
 
-
 from __future__ import annotations
 
 import pytest

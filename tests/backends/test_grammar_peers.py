@@ -1,6 +1,5 @@
 """Our grammar against logs that the harness's own codec and restorer accepted (Testing, 6)."""
 
-
 from __future__ import annotations
 
 import json

@@ -1,7 +1,5 @@
 """A process that is killed at any file operation: what it acknowledged is there, and it goes on."""
 
-
-
 from __future__ import annotations
 
 import os

@@ -1,7 +1,5 @@
 """L11, L14, L17 and the root: who may write, what is found, what is listed."""
 
-
-
 from __future__ import annotations
 
 import json

@@ -1,7 +1,5 @@
 """R1, R2, R3, R6, R7: what an interrupted log is completed with."""
 
-
-
 from __future__ import annotations
 
 import json

@@ -1,7 +1,5 @@
 """The bytes on disk: published once, appended, put back after failures (L5–L9, L13, L15, L18)."""
 
-
-
 from __future__ import annotations
 
 import errno

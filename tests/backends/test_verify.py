@@ -1,7 +1,5 @@
 """What `interlock sessions verify` reports, against the JSON of the design."""
 
-
-
 from __future__ import annotations
 
 import json

@@ -1,7 +1,5 @@
 """S1, S3: which backend is used, what counts as one, and what happens where none holds."""
 
-
-
 import os
 import pickle
 import shutil

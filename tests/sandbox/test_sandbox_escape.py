@@ -4,8 +4,6 @@ What may reach the host is decided by the policy, not by what a backend happens 
 names the gap that the backend declares, or the reason why the mode allows it.
 """
 
-
-
 import json
 import os
 import shutil

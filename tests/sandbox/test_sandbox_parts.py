@@ -1,7 +1,5 @@
 """The deciding parts on their own: status records, output, filter, grants, guesses, audit."""
 
-
-
 import os
 import struct
 import subprocess

@@ -135,13 +135,13 @@ def test_K2_a_checkpoint_is_made_of_an_acknowledgement_only():
 )
 @pytest.mark.parametrize(
     ("build", "rest"),
-    [(release, ("t", b"{}", "token")), (launch, (Command(["x"]), "read-only", "/"))],
+    [(release, ("t", b"{}", "token")), (launch, (Command(["x"]), "read-only"))],
 )
 def test_K2_K6_a_release_is_bound_to_session_prefix_and_life_of_the_writer(
     session, covers, incarnation, why, build, rest
 ):
     checkpoint = Checkpoint(Appended(1, "s", 5, 5, 5, "w"))
-    terms = ReleaseTerms(CallIdentity(session, 1, "c"), 1, "key", 1.0, covers, incarnation)
+    terms = ReleaseTerms(CallIdentity(session, 1, "c"), 1, "key", 1.0, covers, incarnation, "/")
     with pytest.raises(InterlockError, match=why) as refused:
         build(checkpoint, terms, *rest)
     assert refused.value.code == Code.CHECKPOINT_FAILED

@@ -1,0 +1,201 @@
+"""``interlock sessions …``: the commands over logs on disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .options import Json, Root, SessionName, root_of
+
+app = typer.Typer(
+    name="sessions",
+    help="Look at session logs, check and complete them.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+@app.command("list")
+def list_sessions(
+    root: Root = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", "-n", min=1, help="Show only the newest N.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """List the sessions under a root, newest first.
+
+    Reads headers only. A damaged or foreign session is listed with its reason and hides no other.
+    STATE says "open" where a running process holds the session for writing.
+
+    \b
+    Examples:
+      interlock sessions list
+      interlock sessions list -n 20 --root ./logs
+      interlock sessions list --json | jq -r '.sessions[].id'
+    """
+    from .listing import show_list
+
+    show_list(root_of(root), limit=limit, as_json=as_json)
+
+
+@app.command()
+def show(
+    session: SessionName,
+    root: Root = None,
+    turn: Annotated[int | None, typer.Option(help="Only this turn.")] = None,
+    tool: Annotated[str | None, typer.Option(help="Only calls of this tool.")] = None,
+    code: Annotated[
+        str | None, typer.Option(help="Only calls that ended with this code (ok: a success).")
+    ] = None,
+    full: Annotated[bool, typer.Option("--full", help="Shorten no text.")] = False,
+    raw: Annotated[bool, typer.Option("--raw", help="Print the log's rows as they are.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Tell what a log says, and how the session stands now.
+
+    Turns, steps, calls with their approvals and results; what nobody knows stands out. Works on a
+    log that is being written. Of a damaged log it shows what comes before the damage, and fails.
+
+    \b
+    Examples:
+      interlock sessions show 3f2a
+      interlock sessions show 3f2a --turn 2 --full
+      interlock sessions show 3f2a --code APPROVAL_REJECTED
+      interlock sessions show ./logs/--work--/a1/session.v3.jsonl.zstd --raw
+    """
+    from .locate import locate
+    from .output import CommandFailed
+    from .render import Filter
+    from .show import show as run
+
+    if raw and as_json:
+        raise CommandFailed("--raw and --json exclude each other", 2)
+    found = locate(session, root_of(root))
+    run(found, Filter(turn, tool, code), full=full, raw=raw, as_json=as_json)
+
+
+@app.command()
+def tail(
+    session: SessionName,
+    root: Root = None,
+    count: Annotated[
+        int, typer.Option("--lines", "-n", min=0, help="How many events from the end.")
+    ] = 20,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on with new events until Ctrl-C.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Print the last events of a log, one a line.
+
+    Following takes no lock and works while another process writes. With --follow, --json prints
+    one event a line, as it comes.
+
+    \b
+    Examples:
+      interlock sessions tail 3f2a -n 5
+      interlock sessions tail 3f2a --follow
+    """
+    from .locate import locate
+    from .tail import tail as run
+
+    run(locate(session, root_of(root)), count, follow=follow, as_json=as_json)
+
+
+@app.command()
+def verify(
+    path: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[PATH]",
+            help="A root, a session's directory, a log file, or a session's id (else the root).",
+        ),
+    ] = None,
+    root: Root = None,
+    as_json: Json = False,
+) -> int:
+    """Check logs to their last byte.
+
+    Says where a damaged one is damaged, and what opening it to write would do. Changes nothing.
+
+    \b
+    Status, one line a session:
+      ok           whole, nothing open
+      repairable   interrupted or cut at its end; says what opening it to write would do
+      locked       unfinished, and open for writing in a living process
+      corrupt      damaged; names frame and offset
+      unsupported  of an older or newer format
+    Exit status: 0 all ok or repairable, 1 otherwise, 2 if PATH is neither a log nor a root.
+
+    \b
+    Examples:
+      interlock sessions verify
+      interlock sessions verify ./logs --json
+    """
+    from .verify import verify as run
+
+    return run(path, root_of(root), as_json=as_json)
+
+
+@app.command()
+def repair(
+    session: SessionName,
+    root: Root = None,
+    write: Annotated[
+        bool, typer.Option("--write", help="Do it; without this only say what would be done.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Complete an interrupted log.
+
+    Shows what would be done; --write does it. Never runs a tool and never removes an event: it cuts
+    a torn end that holds no event, gives unanswered calls the result that the log can prove, and
+    closes the turn. A copy of the log is kept beside it. Refuses a session that is open somewhere,
+    and a damaged log.
+
+    \b
+    Examples:
+      interlock sessions repair 3f2a
+      interlock sessions repair 3f2a --write
+    """
+    from .locate import locate
+    from .repair import repair as run
+
+    run(locate(session, root_of(root)), write=write, as_json=as_json)
+
+
+@app.command()
+def export(
+    session: SessionName,
+    root: Root = None,
+    kind: Annotated[str, typer.Option("--format", help="jsonl or markdown.")] = "jsonl",
+    repaired: Annotated[
+        bool,
+        typer.Option("--repaired", help="Add what opening to write would append; changes nothing."),
+    ] = False,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="A new file (else stdout)."),
+    ] = None,
+) -> None:
+    """Write a log's events elsewhere.
+
+    As the event stream, one event a line of JSON, or as a Markdown page to read. The export holds
+    what the log holds, secrets included; FILE is made for you alone (mode 0600).
+
+    \b
+    Examples:
+      interlock sessions export 3f2a > events.jsonl
+      interlock sessions export 3f2a --format markdown -o story.md
+    """
+    from .export import FORMATS
+    from .export import export as run
+    from .locate import locate
+    from .output import CommandFailed
+
+    if kind not in FORMATS:
+        raise CommandFailed(f"--format {kind!r} is not one of {', '.join(FORMATS)}", 2)
+    run(locate(session, root_of(root)), kind, repaired=repaired, output=output)

@@ -1,0 +1,1 @@
+"""Drives the benchmarks and keeps what they measured: ``python -m benchmarks``."""
