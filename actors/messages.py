@@ -677,6 +677,8 @@ class Launch(Message, frozen=True):
     timeout: float
     incarnation: str
     checkpoint_seq: int
+    #: The life of the dispatcher that says so: nothing of one that has ended is launched (F3).
+    dispatcher: str = ""
 
 
 class CommandOutput(Message, frozen=True):

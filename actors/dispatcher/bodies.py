@@ -61,6 +61,8 @@ class Bodies:
         self.host: bytes | None = None
         #: The life of the writer that owns the sessions; releases are bound to it (K6).
         self.writer_incarnation = ""
+        #: This life of the dispatcher.
+        self.incarnation = ""
         self.released = 0
 
     def __len__(self) -> int:
@@ -97,6 +99,7 @@ class Bodies:
             # K6: of no life at all where the call's record is not in this one's log.
             self.writer_incarnation if call.writer == self.writer_incarnation else "",
             call.workspace,
+            self.incarnation,
         )
 
     def _timeout(self, call: CallRun) -> float:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
 import msgspec
 from interlock.backends.codes import Code
@@ -55,22 +54,16 @@ KEPT = 60.0
 DRAIN_TIMEOUT = 60.0
 
 
-class DispatcherPort(Port, Protocol):
-    """What the dispatcher needs besides: to know which life of the writer it talks to."""
-
-    def peer_incarnation(self, role: Role) -> str:
-        """The life of the owner ``role`` that is connected now."""
-
-
 class DispatcherCore:
     """Owns every call of one runtime. All methods run in the dispatcher's thread."""
 
     def __init__(
         self,
-        port: DispatcherPort,
+        port: Port,
         spawner: Spawner,
         end: Callable[[], None],
         *,
+        incarnation: str,
         approval: str,
         approval_timeout: float,
         sandbox: str,
@@ -81,6 +74,7 @@ class DispatcherCore:
         self._workers = WorkerPool(port, spawner, workers)
         self._workers.on_lost = self._worker_lost
         self._bodies = Bodies(port, self._workers)
+        self._bodies.incarnation = incarnation
         self._approvals = Approvals(port, self._log, approval, approval_timeout)
         self._pipeline = Pipeline(
             port, self._log, self._approvals, self._bodies, self._workers, sandbox

@@ -79,7 +79,8 @@ class WorkerPool:
         self._workers: dict[bytes, Worker] = {}
         self._wanted: deque[_Wanted] = deque()
         self._tools: dict[str, bytes] = {}
-        self._number = 0
+        # Above every number of an earlier life: the clock is the machine's, and counts on (K6).
+        self._number = int(port.now() * 1_000_000)
         self._failed_starts = 0
         self._closing = False
         self.lost = 0
@@ -87,7 +88,9 @@ class WorkerPool:
         self.on_lost: Callable[[Worker, str], None] = lambda _worker, _how: None
 
     def number(self) -> int:
-        """K6: grows with every release, so that a receiver can refuse what it has passed."""
+        """K6: grows with every release, also from one life of the dispatcher to the next, so that
+        a receiver can refuse what it has passed and a late report finds no other body.
+        """
         self._number += 1
         return self._number
 

@@ -66,6 +66,8 @@ class VirtualPort:
         #: Keep blocking work back until the test runs or fails it.
         self.hold_work = False
         self.ended = False
+        #: The lives of the others that this one has heard of.
+        self.known: dict[Role, str] = {}
         self._rid = 0
 
     @property
@@ -80,8 +82,7 @@ class VirtualPort:
         return 1_700_000_000_000 + int(self.network.now * 1000)
 
     def peer_incarnation(self, role: Role) -> str:
-        node = self.network.owners.get(role)
-        return node.port.incarnation if node is not None else ""
+        return self.known.get(role, "")
 
     def send(self, peer: bytes, message: Message) -> bool:
         return self.network.send(self, peer, message)
@@ -257,9 +258,14 @@ class Network:
         port = VirtualPort(self, role, incarnation)
         node = OwnerNode(port, build(port))
         self.owners[role] = node
-        for other in self.owners:
-            self.later(other, lambda: None)  # the news arrives as a batch of its own
+        for other in self.owners.values():
+            self.later(other.port.role, lambda other=other: self._meet(other, node))
         return node.core
+
+    def _meet(self, one: OwnerNode, other: OwnerNode) -> None:
+        """The news of a life arrives, at both ends."""
+        one.port.known[other.port.role] = other.port.incarnation
+        other.port.known[one.port.role] = one.port.incarnation
 
     def kill(self, role: Role) -> None:
         """An owner's process ends: what is on its way there is lost, and everybody hears of it."""
@@ -278,6 +284,7 @@ class Network:
     def _lost(self, node: OwnerNode, role: Role) -> None:
         node.port.lose(role)
         node.core.peer_lost(role)
+        node.port.known.pop(role, None)
 
     def lose_host(self) -> None:
         """The embedding process ends (F1)."""

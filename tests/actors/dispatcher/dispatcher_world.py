@@ -251,7 +251,7 @@ class DispatcherWorld:
 
     def start_dispatcher(self, incarnation: str, tools: list[ToolSpec] | None = None) -> None:
         def build(port: VirtualPort) -> DispatcherCore:
-            options = {"sandbox": "workspace-write"} | self.options
+            options = {"sandbox": "workspace-write", "incarnation": incarnation} | self.options
             return DispatcherCore(port, self.spawner, port.end, **options)
 
         self.network.start(Role.DISPATCHER, build, incarnation)

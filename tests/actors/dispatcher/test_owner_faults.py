@@ -20,7 +20,7 @@ from interlock.actors.messages import (
 from interlock.actors.roles import Role
 from interlock.backends.codes import Code
 from interlock.backends.reading import read_log
-from log_words import note
+from log_words import note, step_end
 from virtual import VirtualPeer
 
 
@@ -238,6 +238,27 @@ def test_F3_a_call_that_an_earlier_dispatcher_recorded_is_not_run_again(world):
     assert second.outcome.ok
     assert len(world.recorded(Release)) == released + 1
     assert world.of("tool/result")[0].sources == (call.seq,)
+
+
+def test_F3_K6_numbers_grow_from_one_life_of_the_dispatcher_to_the_next(world):
+    """A late report of an earlier life's host body must not be taken for that of a new one."""
+    world.execute(("c1", "here"))
+    old = world.running("c1")
+    world.network.kill(Role.DISPATCHER)
+    world.network.advance(0.5)
+    world.start_dispatcher("dispatcher-2")
+    world.append(note())
+    calls = [WireCall("c1", "here", b"{}", world.of("tool/call")[0].seq)]
+    world.host.ask(Role.DISPATCHER, world.request(world.seq, calls=calls))
+    world.append(step_end(world.step))
+    world.next_step()
+    rid = world.execute(("c2", "here"))
+    new = world.running("c2")
+    assert new.release.number > old.release.number
+    old.finish("of the earlier life")
+    assert world.reply(rid) is None
+    new.finish("its own")
+    assert world.result(rid).value_object() == "its own"
 
 
 # F5: the launcher ends.
