@@ -332,6 +332,10 @@ class Owner(pykka.ThreadingActor):
             _log.warning("%s: the embedding process has ended", self.config.role)
             self.core.host_lost()
 
+    def peer_incarnation(self, role: Role) -> str:
+        address = self.peers.get(role)
+        return address.incarnation if address is not None else ""
+
     def when_gone(self, role: Role, call: Callable[[], None]) -> None:
         """Call ``call`` once the process of the owner ``role`` has ended; at once if none is
         known.
