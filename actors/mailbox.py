@@ -314,32 +314,25 @@ class Mailbox:
         if router is None:
             return
         for _ in range(BATCH):
+            # Frames say by themselves whether more follow; asking the socket costs more than the
+            # receive does.
             try:
-                identity = router.recv(zmq.NOBLOCK)
+                identity = router.recv(zmq.NOBLOCK, copy=False)
             except zmq.Again:
                 return
-            self._take(router, identity, batch)
-
-    def _take(self, router: zmq.Socket[bytes], identity: bytes, batch: Batch) -> None:
-        if not router.rcvmore:
-            self.dropped += 1
-            return
-        peer = self._peers.get(identity)
-        if peer is None:
+            if not identity.more:
+                self.dropped += 1
+                continue
             frame = router.recv(zmq.NOBLOCK, copy=False)
-            payload: bytes = frame.bytes
-            peer = self._meet(identity, frame)
-        else:
-            payload = router.recv(zmq.NOBLOCK)
-        if router.rcvmore:  # more frames than a message has
-            while router.rcvmore:
-                router.recv(zmq.NOBLOCK)
-            peer = None
-        if peer is None:
+            self._take(identity.bytes, frame, _skip_rest(router, frame), batch)
+
+    def _take(self, identity: bytes, frame: zmq.Frame, too_many: bool, batch: Batch) -> None:
+        peer = self._peers.get(identity) or self._meet(identity, frame)
+        if peer is None or too_many:
             self.dropped += 1
             return
         try:
-            batch.received.append((peer, decode(payload, peer.role)))
+            batch.received.append((peer, decode(frame.buffer, peer.role)))
         except BadMessageError:
             self.dropped += 1
 
@@ -371,16 +364,23 @@ class Mailbox:
                 continue
             for _ in range(BATCH):
                 try:
-                    payload = dealer.recv(zmq.NOBLOCK)
+                    frame = dealer.recv(zmq.NOBLOCK, copy=False)
                 except zmq.Again:
                     return
-                while dealer.rcvmore:
-                    dealer.recv(zmq.NOBLOCK)
+                _skip_rest(dealer, frame)
                 try:
-                    batch.answers.append((role, decode(payload, role)))
+                    batch.answers.append((role, decode(frame.buffer, role)))
                 except BadMessageError:
                     self.dropped += 1
             return
+
+
+def _skip_rest(socket: zmq.Socket[bytes], frame: zmq.Frame) -> bool:
+    """Take what follows ``frame`` in its message; whether there was anything."""
+    extra = frame.more
+    while frame.more:
+        frame = socket.recv(zmq.NOBLOCK, copy=False)
+    return bool(extra)
 
 
 #: Events at which a link is over, and what they mean.
