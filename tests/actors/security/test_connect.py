@@ -207,7 +207,10 @@ def test_X4_L11_what_one_has_open_nobody_else_opens(start: Start, tmp_path: Path
             with pytest.raises(SessionError) as locked:
                 runtime_.open(name)
             assert locked.value.code == Code.SESSION_LOCKED
-        assert {listing.header.id for listing in other.sessions() if listing.header} == {"hosts", "mine"}
+        assert {listing.header.id for listing in other.sessions() if listing.header} == {
+            "hosts",
+            "mine",
+        }
         # Nor does it append by guessing the name: each client has a key of its own.
         from interlock.actors.messages import Append
         from interlock.backends.event import draft
