@@ -90,6 +90,14 @@ def spawn(coroutine: Coroutine[Any, None, T]) -> Fiber[T]:
     return fiber
 
 
+def detach(coroutine: Coroutine[Any, None, Any]) -> None:
+    """Start ``coroutine`` with nobody waiting for it. What it raises is a bug and leaves the core
+    through whatever resumed it, so that its owner fails closed instead of going on without it.
+    """
+    result = spawn(coroutine).result
+    result.then(result.result)
+
+
 async def gather(fibers: list[Fiber[T]]) -> list[T]:
     """Wait for all; the results in the order of ``fibers``. The first error is raised at the
     end.

@@ -469,11 +469,6 @@ class ToolsRegistered(Message, frozen=True):
     rid: int
 
 
-def _check_text(raw: bytes) -> None:
-    """X3: bytes that are no text make the whole message no message."""
-    raw.decode("utf-8", "surrogatepass")
-
-
 class WireCall(msgspec.Struct, frozen=True, array_like=True):
     """One advertised call; ``arguments`` is the raw string as the model wrote it, in UTF-8.
 
@@ -485,9 +480,6 @@ class WireCall(msgspec.Struct, frozen=True, array_like=True):
     name: str
     arguments: bytes
     started_seq: int = -1
-
-    def __post_init__(self) -> None:
-        _check_text(self.arguments)
 
 
 class ExecuteStep(Message, frozen=True):
@@ -711,9 +703,6 @@ class NestedCall(Message, frozen=True):
     name: str
     arguments: bytes
 
-    def __post_init__(self) -> None:
-        _check_text(self.arguments)
-
 
 class NestedResult(Message, frozen=True):
     """Dispatcher → worker or host."""
@@ -745,6 +734,8 @@ class Launch(Message, frozen=True):
     timeout: float
     incarnation: str
     checkpoint_seq: int
+    #: The life of the dispatcher that says so: nothing of one that has ended is launched (F3).
+    dispatcher: str = ""
 
 
 class CommandOutput(Message, frozen=True):

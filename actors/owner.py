@@ -148,6 +148,7 @@ class Owner(pykka.ThreadingActor):
         self._watches: dict[int, tuple[Watch, Callable[[], None]]] = {}
         self._stopping = False
         self._host_is_lost = False
+        self._finished = False
 
     @staticmethod
     def _create_actor_inbox() -> Mailbox:
@@ -166,6 +167,14 @@ class Owner(pykka.ThreadingActor):
         """Build this owner's core (its thread, sockets open)."""
 
     def on_start(self) -> None:
+        try:
+            self._begin()
+        except BaseException:
+            # pykka stops an actor whose start fails without calling either hook: end the process.
+            self._finish()
+            raise
+
+    def _begin(self) -> None:
         config = self.config
         self._door.guard(config.role, self.keyring)
         self.mailbox.open(self._context, config.endpoints, config.keys, self.keyring, config.role)
@@ -189,6 +198,9 @@ class Owner(pykka.ThreadingActor):
         self._finish()
 
     def _finish(self) -> None:
+        if self._finished:
+            return
+        self._finished = True
         for watch, _ in self._watches.values():
             watch.close()
         self._watches.clear()
@@ -319,6 +331,10 @@ class Owner(pykka.ThreadingActor):
             self._host_is_lost = True
             _log.warning("%s: the embedding process has ended", self.config.role)
             self.core.host_lost()
+
+    def peer_incarnation(self, role: Role) -> str:
+        address = self.peers.get(role)
+        return address.incarnation if address is not None else ""
 
     def when_gone(self, role: Role, call: Callable[[], None]) -> None:
         """Call ``call`` once the process of the owner ``role`` has ended; at once if none is

@@ -85,6 +85,11 @@ class Port(Protocol):
         returns.
         """
 
+    def peer_incarnation(self, role: Role) -> str:
+        """The life of the owner ``role`` that is known now, empty if none. While its loss is told
+        it is still the lost one.
+        """
+
     def when_gone(self, role: Role, call: Callable[[], None]) -> None:
         """Call ``call`` once the process of the owner ``role`` has ended, at once if there is
         none.

@@ -62,6 +62,7 @@ class ReleaseTerms(NamedTuple):
     covers: int
     incarnation: str
     workspace: str
+    dispatcher: str = ""
 
 
 def release(
@@ -100,4 +101,5 @@ def launch(checkpoint: Checkpoint, terms: ReleaseTerms, command: Command, mode: 
         timeout=terms.timeout,
         incarnation=checkpoint.incarnation,
         checkpoint_seq=checkpoint.durable_seq,
+        dispatcher=terms.dispatcher,
     )

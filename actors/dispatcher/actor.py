@@ -36,6 +36,7 @@ class DispatcherActor(Owner):
             self,
             self,
             self.end,
+            incarnation=self.incarnation,
             approval=str(options["approval"]),
             approval_timeout=float(options["approval_timeout"]),
             sandbox=str(options["sandbox"]),
@@ -47,10 +48,6 @@ class DispatcherActor(Owner):
         if isinstance(message, RegisterTools):
             self._worker_env, self._sys_path = message.worker_env, message.sys_path
         super().to_core(peer, message)
-
-    def peer_incarnation(self, role: Role) -> str:
-        address = self.peers.get(role)
-        return address.incarnation if address is not None else ""
 
     # Spawner.
 

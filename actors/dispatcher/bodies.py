@@ -24,7 +24,7 @@ from ..messages import (
 from ..port import Port, Timer
 from ..release import Checkpoint, ReleaseTerms, launch, release
 from ..roles import Role
-from ..tools.outcome import Outcome
+from ..tools.outcome import Outcome, checked
 from . import ends
 from .call import CallRun, Ended
 from .workers import Worker, WorkerPool
@@ -61,6 +61,8 @@ class Bodies:
         self.host: bytes | None = None
         #: The life of the writer that owns the sessions; releases are bound to it (K6).
         self.writer_incarnation = ""
+        #: This life of the dispatcher.
+        self.incarnation = ""
         self.released = 0
 
     def __len__(self) -> int:
@@ -88,15 +90,16 @@ class Bodies:
     # Releasing.
 
     def _terms(self, call: CallRun, number: int, timeout: float) -> ReleaseTerms:
-        root = call.root
         return ReleaseTerms(
             call.identity,
             number,
             call.key,
             timeout,
-            max(call.covers, root.covers) if call.parent is None else call.covers,
-            self.writer_incarnation,
+            call.covers,
+            # K6: of no life at all where the call's record is not in this one's log.
+            self.writer_incarnation if call.writer == self.writer_incarnation else "",
             call.workspace,
+            self.incarnation,
         )
 
     def _timeout(self, call: CallRun) -> float:
@@ -108,7 +111,7 @@ class Bodies:
     async def _release_to_worker(self, call: CallRun, checkpoint: Checkpoint) -> Body:
         isolated = bool(call.spec and call.spec.isolate)
         while True:
-            worker = await call.unless_cancelled(self._workers.acquire(isolated, call.name))
+            worker = await self._workers.worker_for(call, isolated)
             number, token, timeout = (
                 self._workers.number(),
                 secrets.token_hex(16),
@@ -243,7 +246,8 @@ class Bodies:
             return
         expected = body.worker.identity if body.worker is not None else self.host
         if sender == expected and body.place != "sandbox":
-            self._end(body, ends.End(outcome=message.outcome, cancelled=message.cancelled))
+            outcome = checked(message.outcome)
+            self._end(body, ends.End(outcome=outcome, cancelled=message.cancelled))
 
     def command_ended(self, message: CommandEnded) -> None:
         body = self._running.get(message.number)

@@ -52,6 +52,8 @@ class CallRun:
     refused: bool = False
     #: The highest seq among this call's events: what a checkpoint must cover (K2).
     covers: int = -1
+    #: The life of the writer that took in its record: another one's log may lack it (F2).
+    writer: str = ""
     checkpoint: Checkpoint | None = None
     released: bool = False
     command: Command | None = None
@@ -91,10 +93,6 @@ class CallRun:
         return idempotency_key(
             self.session, self.created_at, self.identity.message_seq, self.shown_id
         )
-
-    @property
-    def root(self) -> CallRun:
-        return self if self.parent is None else self.parent.root
 
     def digest(self) -> str:
         """A9: what a grant is bound to: identity, tool and raw arguments."""

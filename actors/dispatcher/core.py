@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
 import msgspec
 from interlock.backends.codes import Code
 from interlock.backends.errors import InterlockError, LogError
 
 from ..errors import ToolError
-from ..fibers import Promise, first, spawn
+from ..fibers import Promise, detach, first, spawn
 from ..messages import (
     BodyFinished,
     BodyProgress,
@@ -56,22 +55,16 @@ KEPT = 60.0
 DRAIN_TIMEOUT = 60.0
 
 
-class DispatcherPort(Port, Protocol):
-    """What the dispatcher needs besides: to know which life of the writer it talks to."""
-
-    def peer_incarnation(self, role: Role) -> str:
-        """The life of the owner ``role`` that is connected now."""
-
-
 class DispatcherCore:
     """Owns every call of one runtime. All methods run in the dispatcher's thread."""
 
     def __init__(
         self,
-        port: DispatcherPort,
+        port: Port,
         spawner: Spawner,
         end: Callable[[], None],
         *,
+        incarnation: str,
         approval: str,
         approval_timeout: float,
         sandbox: str,
@@ -82,6 +75,7 @@ class DispatcherCore:
         self._workers = WorkerPool(port, spawner, workers)
         self._workers.on_lost = self._worker_lost
         self._bodies = Bodies(port, self._workers)
+        self._bodies.incarnation = incarnation
         self._approvals = Approvals(port, self._log, approval, approval_timeout)
         self._pipeline = Pipeline(
             port, self._log, self._approvals, self._bodies, self._workers, sandbox
@@ -89,6 +83,7 @@ class DispatcherCore:
         self._specs: dict[str, ToolSpec] = {}
         #: The latest step of each session: a repeated request joins it (P9).
         self._steps: dict[str, StepRun] = {}
+        self._nested_calls: set[CallRun] = set()
         self._stopping = False
         self._host_gone = False
         self._calls = 0
@@ -104,7 +99,7 @@ class DispatcherCore:
             case BodyProgress():
                 self._progress(peer, message)
             case NestedCall():
-                spawn(self._nested(peer, message))
+                detach(self._nested(peer, message))
             case CommandBuilt():
                 self._pipeline.built(message)
             case CancelCalls(session, message_seq, reason, call_ids):
@@ -113,7 +108,7 @@ class DispatcherCore:
                 if step is not None and mine and step.message_seq == message_seq:
                     step.cancel(call_ids, reason or "the caller cancelled it")
             case SettleSession():
-                spawn(self._settle(peer, message))
+                detach(self._settle(peer, message))
             case WorkerReady():
                 self._workers.ready(peer.key, peer.identity, message)
             case RegisterTools():
@@ -150,7 +145,7 @@ class DispatcherCore:
         self._cancel_unreleased("the process that made the call has ended")
         self._pipeline.host = None
         self._bodies.host_lost()
-        spawn(self._drain())
+        detach(self._drain())
 
     def client_gone(self, key: bytes) -> Promise[None]:
         """As F1 for the calls of one client: what was released runs on and is recorded."""
@@ -199,16 +194,12 @@ class DispatcherCore:
                 Code.ABORTED_BEFORE_DISPATCH,
                 f"the runtime is closing; no call of session {message.session!r} was started",
             )
+        _check_text(message)
         step = self._steps.get(message.session)
         joins = step is not None and step.message_seq == message.message_seq
         same = step is not None and joins and step.requester_key == peer.key
-        if step is not None and not step.results.done and not same:
-            # X4: nobody's calls are pushed aside, or read, by somebody else's.
-            raise ToolError(
-                Code.ABORTED_BEFORE_DISPATCH,
-                f"session {message.session!r} has calls under way; none of these was started",
-            )
         if step is None or not same:
+            _refuse_overlap(step, message)
             calls = [self._call(peer, message, call) for call in message.calls]
             if message.cancelled:
                 for call in calls:
@@ -267,7 +258,9 @@ class DispatcherCore:
         owner = None
         if body is not None:
             owner = body.worker.identity if body.worker is not None else self._bodies.host
-        if body is None or owner != peer.identity or body.token != message.token:
+        # A command has no token: nothing is nested under it.
+        shown = body is not None and owner == peer.identity and body.token == message.token
+        if body is None or not shown or not body.token:
             outcome = Outcome.failure(
                 Code.TOOL_DENIED, "A nested call needs the token of the running call it belongs to."
             )
@@ -282,6 +275,21 @@ class DispatcherCore:
                 Code.TOOL_DENIED, f"Calls nest {MAX_DEPTH} deep at most; this one was not started."
             )
             return WireResult(parent.shown_id, message.name, -1, outcome)
+        if self._host_gone:  # F1: nothing new is released
+            outcome = Outcome.failure(
+                Code.ABORTED_BEFORE_DISPATCH,
+                "The call was not started: the process that made the outer call has ended.",
+            )
+            return WireResult(parent.shown_id, message.name, -1, outcome)
+        call = self._nested_call(parent, message)
+        self._calls += 1
+        self._nested_calls.add(call)
+        try:
+            return await self._pipeline.nested(call)
+        finally:
+            self._nested_calls.discard(call)
+
+    def _nested_call(self, parent: CallRun, message: NestedCall) -> CallRun:
         call = CallRun(
             identity=parent.identity,
             created_at=parent.created_at,
@@ -296,10 +304,10 @@ class DispatcherCore:
             sub_path=f"{parent.sub_path}.{message.sub}",
             parent=parent,
             depth=parent.depth + 1,
-            cancelled=parent.cancelled,
         )
-        self._calls += 1
-        return await self._pipeline.nested(call)
+        # Cancelled with its parent, but not the other way round.
+        parent.cancelled.then(lambda: call.cancel(parent.cancelled.result()))
+        return call
 
     # Reopened sessions (F2).
 
@@ -350,6 +358,9 @@ class DispatcherCore:
     def _cancel_unreleased(self, reason: str) -> None:
         for step in self._steps.values():
             step.cancel_unreleased(reason)
+        for call in list(self._nested_calls):
+            if not call.released:
+                call.cancel(reason)
 
     async def _drain(self) -> None:
         """F1: wait for what was released, have everything flushed, then end with the others."""
@@ -380,3 +391,31 @@ class DispatcherCore:
     async def _all_recorded(self) -> None:
         for step in list(self._steps.values()):
             await first(step.results)
+
+
+def _check_text(message: ExecuteStep) -> None:
+    """X3: arguments are text as the model wrote it; anything else is nobody's call."""
+    for call in message.calls:
+        try:
+            call.arguments.decode("utf-8", "surrogatepass")
+        except UnicodeDecodeError as error:
+            raise LogError(
+                Code.EVENT_INVALID,
+                f"call {call.call_id!r} of session {message.session!r} was not taken: its "
+                f"arguments are no UTF-8 text ({error.reason} at byte {error.start})",
+                session=message.session,
+            ) from None
+
+
+def _refuse_overlap(step: StepRun | None, message: ExecuteStep) -> None:
+    """A session has one open step; a second one would hide the first from cancellations.
+
+    X4: nor are anybody's calls pushed aside, or read, by somebody else's.
+    """
+    if step is not None and not step.results.done:
+        raise LogError(
+            Code.EVENT_INVALID,
+            f"the calls of message {message.message_seq} of session {message.session!r} were not "
+            f"taken: those of message {step.message_seq} still run; cancel them or wait for them",
+            session=message.session,
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import uuid
 from typing import Any
@@ -11,12 +12,12 @@ from interlock.backends.errors import InterlockError
 from interlock.backends.event import Draft, draft
 
 from ..fibers import Promise
-from ..messages import Append, Appended, Flush, WireResult
+from ..messages import Append, Appended, Flush, SessionOpened, SessionState, WireResult
 from ..port import PeerLostError, Port, ReplyTimeoutError
 from ..release import Checkpoint
 from ..roles import Role
 from ..tools.fit import fit
-from ..tools.outcome import Outcome
+from ..tools.outcome import Outcome, unrecorded
 from ..tools.result import ToolResult
 from .call import CallRun, Ended
 
@@ -77,6 +78,23 @@ class LogClient:
             raise checkpoint_failed(call, error) from None
         return Checkpoint(acknowledged)
 
+    async def recorded_at(self, call: CallRun) -> int:
+        """The seq of the call's ``tool/call`` where the reply to its append did not come in time.
+
+        It may have been appended all the same: the disk is slow, not the writer. -1 if it was not.
+        """
+        asked: Promise[SessionOpened] = self._port.ask(
+            Role.WRITER, lambda rid: SessionState(rid, call.session), CHECKPOINT_TIMEOUT
+        )
+        try:
+            unanswered = (await asked).unanswered
+        except (InterlockError, PeerLostError, ReplyTimeoutError):
+            return -1
+        for known in unanswered:
+            if (known.message_seq, known.call_id) == (call.identity.message_seq, call.call_id):
+                return -1 if known.call_seq is None else known.call_seq
+        return -1
+
     async def note(self, call: CallRun, drafts: list[Draft]) -> Appended:
         """Append events about ``call``; its next checkpoint must cover them."""
         reply = await self.append(
@@ -87,37 +105,52 @@ class LogClient:
 
     async def record(self, call: CallRun, outcome: Outcome) -> WireResult:
         """Append the call's ``tool/result``, or hold it where the log is gone."""
-        fitted = fit(outcome)
-        result = ToolResult.of(call.call_id, call.name, fitted.outcome)
-        data = result.event_data(call.turn, call.step, f"tool-result-{uuid.uuid4().hex}")
-        event = draft(
-            "tool/result",
-            data,
-            surface_op="append",
-            sources=(call.call_seq,) if call.call_seq >= 0 else None,
-            spill=fitted.spill,
-        )
-        seq = await self._append_result(call, event)
-        return WireResult(call.call_id, call.name, seq, fitted.outcome)
-
-    async def _append_result(self, call: CallRun, event: Draft) -> int:
+        outcome, event = _result_event(call, outcome)
         try:
-            reply = await self.append(
-                call.session,
-                [event],
-                after=call.call_seq,
-                behalf=call.requester_key,
-                timeout=RESULT_TIMEOUT,
-            )
+            return await self._append_result(call, outcome, event)
         except (InterlockError, PeerLostError, ReplyTimeoutError) as error:
-            if call.refused:
-                return -1  # no log has the call, so none will ever want its result
-            _log.warning("the result of %s is held: %s", call.label, error)
-            # F2: kept until the session is open again, where the log will lack just this result.
-            key = (call.identity.message_seq, call.call_id)
-            self.held.setdefault(call.session, {})[key] = event
-            return -1
-        return reply.first_seq
+            problem = error
+        if _refuses_content(problem):  # P7: no result may leave its call without one
+            instead = _result_event(call, unrecorded(str(problem)))
+            with contextlib.suppress(InterlockError, PeerLostError, ReplyTimeoutError):
+                return await self._append_result(call, *instead)
+        if call.refused:  # no log has the call, so none will ever want its result
+            return WireResult(call.call_id, call.name, -1, outcome)
+        _log.warning("the result of %s is held: %s", call.label, problem)
+        # F2: kept until the session is open again, where the log will lack just this result.
+        key = (call.identity.message_seq, call.call_id)
+        self.held.setdefault(call.session, {})[key] = event
+        return WireResult(call.call_id, call.name, -1, outcome)
+
+    async def _append_result(self, call: CallRun, outcome: Outcome, event: Draft) -> WireResult:
+        reply = await self.append(
+            call.session,
+            [event],
+            after=call.call_seq,
+            behalf=call.requester_key,
+            timeout=RESULT_TIMEOUT,
+        )
+        return WireResult(call.call_id, call.name, reply.first_seq, outcome)
+
+
+def _result_event(call: CallRun, outcome: Outcome) -> tuple[Outcome, Draft]:
+    """The ``tool/result`` event, and the outcome as it stands there."""
+    fitted = fit(outcome)
+    result = ToolResult.of(call.call_id, call.name, fitted.outcome)
+    data = result.event_data(call.turn, call.step, f"tool-result-{uuid.uuid4().hex}")
+    event = draft(
+        "tool/result",
+        data,
+        surface_op="append",
+        sources=(call.call_seq,) if call.call_seq >= 0 else None,
+        spill=fitted.spill,
+    )
+    return fitted.outcome, event
+
+
+def _refuses_content(error: Exception) -> bool:
+    """The log stands, and does not take this event."""
+    return isinstance(error, InterlockError) and error.code == Code.EVENT_INVALID
 
 
 def call_event(call: CallRun) -> Draft:

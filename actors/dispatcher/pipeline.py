@@ -20,6 +20,7 @@ from ..messages import Appended, BuildCommand, CommandBuilt, JudgeCall, Judged, 
 from ..port import PeerLostError, Port, ReplyTimeoutError
 from ..release import Checkpoint
 from ..tools.failure import InvalidArgumentsError
+from ..tools.fit import preview
 from ..tools.outcome import Outcome
 from ..tools.spec import ToolSpec
 from .approvals import Approvals
@@ -79,7 +80,7 @@ class Pipeline:
             )
         try:
             valid = validate(call.spec, call.arguments.decode("utf-8", "surrogatepass"))
-        except InvalidArgumentsError as error:
+        except (InvalidArgumentsError, UnicodeDecodeError) as error:
             return Ended(Code.INVALID_ARGS, str(error))
         call.valid_arguments = valid.raw
         return None
@@ -131,9 +132,12 @@ class Pipeline:
         except (InterlockError, PeerLostError, ReplyTimeoutError) as error:
             call.call_seq = appended_anyway(error, index)
             call.refused = isinstance(error, InterlockError) and call.call_seq < 0
+            if isinstance(error, ReplyTimeoutError):  # K3: late
+                call.call_seq = await self._log.recorded_at(call)
             call.stop_if_cancelled()
             raise checkpoint_failed(call, error) from None
         call.call_seq = call.covers = reply.first_seq + index
+        call.writer = reply.incarnation
         call.stop_if_cancelled()  # K4: the acknowledgement came, and comes too late
         call.mode = reply.sandbox_mode or self._default_mode
         if plain:
@@ -171,7 +175,7 @@ class Pipeline:
                 "The call was not started: a confined command needs a workspace, and this session "
                 "has none. Create it with cwd=….",
             )
-        worker = await call.unless_cancelled(self._workers.acquire(False, call.name))
+        worker = await self._workers.worker_for(call, False)
         number = self._workers.number()
         built: Promise[CommandBuilt] = Promise()
         self._builds[number] = built
@@ -317,7 +321,7 @@ class Pipeline:
             outcome = ended.outcome
         except ToolError as refused:
             outcome = Outcome.failure(refused.code, refused.message)
-        end = ids | {"isError": not outcome.ok, "content": outcome.blocks()}
+        end = ids | {"isError": not outcome.ok, "content": preview(outcome)}
         try:
             await self._log.note(call, [draft("tool/ptc-dispatch", end)])
         except (InterlockError, PeerLostError, ReplyTimeoutError):
@@ -333,7 +337,7 @@ class Pipeline:
             reply = await self._log.note(call, [draft("tool/ptc-dispatch-start", ids)])
         except (InterlockError, PeerLostError, ReplyTimeoutError) as error:
             raise checkpoint_failed(call, error) from None
-        call.call_seq = reply.first_seq
+        call.call_seq, call.writer = reply.first_seq, reply.incarnation
         call.mode = reply.sandbox_mode or self._default_mode
         await self.prepare(call, Slots(1))
         if call.asks:

@@ -17,7 +17,7 @@ from interlock.backends.codes import Code
 from ..fibers import Promise
 from ..messages import LoadTools, WorkerReady
 from ..port import Port
-from .call import Ended
+from .call import CallRun, Ended
 
 #: Bodies that share one worker at a time.
 SHARED_BODIES = 64
@@ -54,9 +54,14 @@ class Worker:
     broken: dict[str, str] = field(default_factory=dict)
 
     @property
+    def usable(self) -> bool:
+        """It takes bodies, or will once it is ready."""
+        return not self.retired
+
+    @property
     def free(self) -> bool:
         room = 1 if self.isolated else SHARED_BODIES
-        return self.ready and not self.retired and len(self.bodies) < room
+        return self.ready and self.usable and len(self.bodies) < room
 
 
 @dataclass(eq=False)
@@ -74,7 +79,8 @@ class WorkerPool:
         self._workers: dict[bytes, Worker] = {}
         self._wanted: deque[_Wanted] = deque()
         self._tools: dict[str, bytes] = {}
-        self._number = 0
+        # Above every number of an earlier life: the clock is the machine's, and counts on (K6).
+        self._number = int(port.now() * 1_000_000)
         self._failed_starts = 0
         self._closing = False
         self.lost = 0
@@ -82,7 +88,9 @@ class WorkerPool:
         self.on_lost: Callable[[Worker, str], None] = lambda _worker, _how: None
 
     def number(self) -> int:
-        """K6: grows with every release, so that a receiver can refuse what it has passed."""
+        """K6: grows with every release, also from one life of the dispatcher to the next, so that
+        a receiver can refuse what it has passed and a late report finds no other body.
+        """
         self._number += 1
         return self._number
 
@@ -103,6 +111,14 @@ class WorkerPool:
         self._wanted.append(wanted)
         self._serve()
         return wanted.promise
+
+    async def worker_for(self, call: CallRun, isolated: bool) -> Worker:
+        """:meth:`acquire` for ``call``; a cancelled one waits no longer."""
+        promise = self.acquire(isolated, call.name)
+        try:
+            return await call.unless_cancelled(promise)
+        finally:
+            self._wanted = deque(w for w in self._wanted if w.promise is not promise)
 
     def by_key(self, key: bytes) -> Worker | None:
         return self._workers.get(key)
@@ -209,7 +225,7 @@ class WorkerPool:
         # up behind whoever is left.
         queue, self._wanted = self._wanted, deque()
         left: deque[_Wanted] = deque()
-        waiting_isolated = 0
+        waiting_isolated = waiting_shared = 0
         for wanted in queue:
             if wanted.promise.done:
                 continue
@@ -217,12 +233,17 @@ class WorkerPool:
             if worker is None:
                 left.append(wanted)
                 waiting_isolated += wanted.isolated
+                waiting_shared += not wanted.isolated
             else:
                 self._hand_over(worker, wanted)
         self._wanted = left + self._wanted
         starting = sum(1 for w in self._workers.values() if w.isolated and not w.ready)
         for _ in range(waiting_isolated - starting):
             self._spawn(isolated=True)
+        if waiting_shared and not any(w.usable for w in self._workers.values() if not w.isolated):
+            # Starting them was given up for the calls that waited then; this one tries anew.
+            for _ in range(max(1, self._shared)):
+                self._spawn(isolated=False)
 
     def _hand_over(self, worker: Worker, wanted: _Wanted) -> None:
         why = worker.broken.get(wanted.tool)

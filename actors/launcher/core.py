@@ -53,6 +53,8 @@ class LauncherCore:
         self._port, self._runner, self._end = port, runner, end
         self._commands: dict[int, Command] = {}
         self._passed = 0
+        #: Lives of the dispatcher that have ended: what they still had on its way comes too late.
+        self._lost: set[str] = set()
         self._launched = 0
         self._closing: Promise[Stopped] | None = None
 
@@ -81,7 +83,7 @@ class LauncherCore:
     def peer_lost(self, role: Role) -> None:
         """F3: running bodies are ended with the dispatcher that released them."""
         if role is Role.DISPATCHER:
-            self._passed = 0  # its successor counts anew
+            self._lost.add(self._port.peer_incarnation(role))
             for command in self._commands.values():
                 command.running.cancel(kill=True)
 
@@ -112,6 +114,8 @@ class LauncherCore:
     def _launch(self, peer: Peer, message: Launch) -> None:
         if message.number <= self._passed or self._closing is not None:
             return  # K6: single use
+        if message.dispatcher in self._lost:
+            return
         self._passed = message.number
         self._launched += 1
         number, asker = message.number, peer.identity

@@ -113,6 +113,13 @@ class HostActor(Connection):
     # The host's thread.
 
     def on_start(self) -> None:
+        try:
+            self._begin()
+        except BaseException as error:
+            # pykka stops an actor whose start fails without calling either hook.
+            self.on_failure(type(error), error, None)
+
+    def _begin(self) -> None:
         self._keyring = Keyring({self._keys.client.public: Role.CLIENT})
         desk = self._starter.desk_endpoint
         if desk is None:
@@ -135,11 +142,12 @@ class HostActor(Connection):
 
     def on_failure(self, *error: Any) -> None:
         self.failure = RuntimeFailureError(
-            Code.ACTOR_LOST, f"the host's own actor has failed ({error[1]}); the runtime is closed"
+            Code.ACTOR_LOST, f"the runtime could not go on: {error[1]}; it is closed"
         )
         if not self.ready.done():
             self.ready.set_exception(self.failure)
         self.on_stop()
+        self.actor_stopped.set()
 
     def _receive(self, batch: Batch) -> None:
         # What an owner said before its end counts, also where both are found at once.

@@ -8,6 +8,7 @@ the beginning and the end, and both the file and the event say what was cut.
 from __future__ import annotations
 
 import hashlib
+from typing import Any
 
 import msgspec
 
@@ -42,7 +43,7 @@ def fit(outcome: Outcome, where: str = "") -> Fitted:
     :param where: how to name the spill file to the model and in ``meta["spill"]["file"]``.
     """
     if not outcome.ok:
-        return Fitted(outcome)  # messages, tracebacks and meta data are bounded where they are made
+        return _fit_failure(outcome, where)
     # The value and the blocks may both be stored in the event.
     if len(outcome.value) + len(outcome.content) <= INLINE_LIMIT:
         return Fitted(outcome)
@@ -57,6 +58,29 @@ def fit(outcome: Outcome, where: str = "") -> Fitted:
         ok=True, value=b"null", content=jsontext.encode([block]), meta=jsontext.encode(meta)
     )
     return Fitted(fitted, spill, digest, len(data))
+
+
+def _fit_failure(outcome: Outcome, where: str) -> Fitted:
+    """Messages are bounded where they are made; what programs get (a command's output) is not."""
+    if len(outcome.meta) <= INLINE_LIMIT:
+        return Fitted(outcome)
+    spill, cut = _spill(outcome.meta)
+    digest, size = hashlib.sha256(spill).hexdigest(), len(outcome.meta)
+    note = {"file": where, "bytes": len(spill), "sha256": digest, "size": size, "cut": cut}
+    parts = outcome.meta_object().items()
+    kept = {name: part for name, part in parts if len(jsontext.encode(part)) <= PREVIEW}
+    meta = jsontext.encode(kept | {"spill": note})
+    return Fitted(msgspec.structs.replace(outcome, meta=meta), spill, digest, size)
+
+
+def preview(outcome: Outcome) -> list[dict[str, Any]]:
+    """Return the blocks of an outcome for an event that cannot have a file beside it."""
+    if len(outcome.value) + len(outcome.content) <= INLINE_LIMIT:
+        return outcome.blocks()
+    data = _payload(outcome)
+    shown = _head(data, PREVIEW).decode("utf-8", "replace")
+    told = f"\n[interlock: the first {len(shown.encode())} of {len(data)} bytes]"
+    return [{"type": "text", "text": shown + told}]
 
 
 def _payload(outcome: Outcome) -> bytes:

@@ -123,6 +123,33 @@ def returned(value: Any) -> Outcome:
     )
 
 
+def checked(outcome: Outcome) -> Outcome:
+    """Return what a body's process reported, or an error where that is not readable (P7)."""
+    try:
+        outcome.value_object()
+        outcome.meta_object()
+        blocks: Any = outcome.blocks()
+    except ValueError as error:
+        return _unusable(str(error))
+    if not isinstance(blocks, list) or not all(isinstance(block, dict) for block in blocks):
+        return _unusable("its content is no list of blocks")
+    return outcome
+
+
+def unrecorded(why: str) -> Outcome:
+    """Return what is recorded instead of a result that the log refuses (P7)."""
+    return _unusable(f"the log refuses it ({why})")
+
+
+def _unusable(problem: str) -> Outcome:
+    return Outcome.failure(
+        Code.TOOL_FAILED,
+        f"the body ran to its end, but what it reported is not a result: {problem}. "
+        "Its effects stand.",
+        meta={"ran": True},
+    )
+
+
 def raised(error: BaseException) -> Outcome:
     """Turn what a body raised into its outcome."""
     if isinstance(error, ToolFailure):

@@ -72,6 +72,14 @@ class WorkerActor(pykka.ThreadingActor):
         return inbox
 
     def on_start(self) -> None:
+        try:
+            self._begin()
+        except BaseException:
+            # pykka stops an actor whose start fails without calling either hook: end the process.
+            self._end()
+            raise
+
+    def _begin(self) -> None:
         config = self._config
         watch = Watch.process(config.parent_pid)
         if watch is None or os.getppid() != config.parent_pid:

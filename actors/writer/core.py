@@ -45,6 +45,7 @@ from ..messages import (
 )
 from ..port import Peer, Port
 from ..roles import Role
+from .refusals import as_log_error, closing_down, not_opened
 from .rights import check_rights
 from .session import OpenSession as Open
 from .session import Waiter
@@ -212,7 +213,7 @@ class WriterCore:
     def _admit(self, peer: Peer, rid: int, session: str, job: Callable[[], SessionLog]) -> None:
         """Open on a thread of the pool: it reads the log and may wait for the lock."""
         if self._stopping:
-            raise SessionError(Code.SESSION_CLOSED, "the runtime is closing", session=session)
+            raise closing_down(session)
         if session in self._sessions or session in self._opening:
             raise SessionError(
                 Code.SESSION_LOCKED,
@@ -227,20 +228,17 @@ class WriterCore:
             self._opening.discard(session)
             try:
                 log = promise.result()
-            except InterlockError as error:
-                self._refuse(peer, rid, error)
+            except (InterlockError, OSError, ValueError) as error:
+                self._refuse(peer, rid, not_opened(session, error))
                 return
-            except OSError as error:
-                self._refuse(peer, rid, _os_error(session, error))
-                return
-            except ValueError as error:  # X3: what a header or a path cannot hold
-                self._refuse(peer, rid, _value_error(session, error))
+            if self._stopping:  # nobody would close it any more
+                log.close()
+                self._refuse(peer, rid, closing_down(session))
                 return
             if peer.key in self._dismissed:  # it went while its session was being opened
                 log.close()
                 return
             opened = Open(log, peer.key, peer.identity, log.header.created_at)
-            opened.streamed_seq = opened.last_seq
             self._sessions[session] = opened
             self._port.send(peer.identity, self._opened(rid, opened))
 
@@ -281,6 +279,7 @@ class WriterCore:
         )
 
     def _close(self, peer: Peer, rid: int, opened: Open) -> None:
+        self._check_opener(peer, opened)
         promise = self._closing(opened)
 
         def done() -> None:
@@ -301,17 +300,21 @@ class WriterCore:
         opened.closing = closing
         flushed = self._flush(opened) if opened.last_seq >= 0 else _resolved(-1)
 
-        def done() -> None:
-            opened.closing = None
+        def done(flushed: Promise[int]) -> None:
             try:
                 durable = flushed.result()
             except InterlockError as error:
+                opened.closing = None
                 closing.fail(error)
+                return
+            if durable < opened.last_seq:  # L16: appended meanwhile
+                again = self._flush(opened)
+                again.then(lambda: done(again))
                 return
             self._let_go(opened, None)
             closing.resolve(durable)
 
-        flushed.then(done)
+        flushed.then(lambda: done(flushed))
         return closing
 
     def _let_go(self, opened: Open, error: InterlockError | None) -> None:
@@ -356,8 +359,8 @@ class WriterCore:
             session = opened.log.header.id
             raise LogError(
                 Code.EVENT_INVALID,
-                f"session {session!r} was opened by somebody else, who alone appends to it; close "
-                "it there and open it here",
+                f"session {session!r} was opened by somebody else, who alone appends to it, "
+                "repairs it and closes it; close it there and open it here",
                 session=session,
             )
 
@@ -474,7 +477,7 @@ class WriterCore:
             opened.window = None
         batch = opened.log.seal()
         if batch is None and opened.log.published:
-            opened.waiters = self._serve(opened, opened.waiters)
+            self._serve(opened, opened.waiters)
             return
         opened.writing = True
         opened.served, opened.waiters = opened.waiters, []
@@ -490,26 +493,24 @@ class WriterCore:
         try:
             durable = promise.result()
         except (InterlockError, OSError) as error:
-            self._write_failed(opened, batch, served, _as_log_error(opened, error))
+            self._write_failed(opened, batch, served, as_log_error(opened.log.header.id, error))
         else:
             opened.log.acknowledge(durable)
             self._stream(opened, [])
-            opened.waiters = self._serve(opened, served + opened.waiters)
+            self._serve(opened, served + opened.waiters)
         if opened.log.header.id not in self._sessions:
             opened.log.close()
-        elif opened.waiters:
+        elif opened.due:  # L3: a window may have run out meanwhile
             self._mark_due(opened)
 
-    def _serve(self, opened: Open, waiters: list[Waiter]) -> list[Waiter]:
-        """Resolve those whose target is durable; the rest."""
+    def _serve(self, opened: Open, waiters: list[Waiter]) -> None:
+        """Resolve those whose target is durable; the rest wait for the next write."""
         durable = opened.log.durable_seq
-        rest = []
+        # Before the first is resolved: whoever waited may flush again at once.
+        opened.waiters = [w for w in waiters if w.target > durable]
         for waiter in waiters:
             if waiter.target <= durable:
                 waiter.promise.resolve(durable)
-            else:
-                rest.append(waiter)
-        return rest
 
     def _write_failed(
         self, opened: Open, batch: Batch | None, served: list[Waiter], error: LogError
@@ -612,39 +613,6 @@ def _resolved(value: int) -> Promise[int]:
     promise: Promise[int] = Promise()
     promise.resolve(value)
     return promise
-
-
-def _os_error(session: str, error: OSError) -> SessionError:
-    return SessionError(
-        Code.SESSION_CLOSED,
-        f"session {session!r} could not be opened: {error.strerror or error} "
-        f"({error.filename or 'no file named'})",
-        session=session,
-    )
-
-
-def _value_error(session: str, error: ValueError) -> LogError:
-    return LogError(
-        Code.EVENT_INVALID, f"session {session!r} was not opened: {error}", session=session
-    )
-
-
-def _as_log_error(opened: Open, error: InterlockError | OSError) -> LogError:
-    if isinstance(error, LogError):
-        return error
-    if isinstance(error, InterlockError):
-        changed = LogError(Code.LOG_WRITE_FAILED, error.message, **error.details)
-        changed.code = error.code
-        changed.details.setdefault("closed", True)
-        return changed
-    session = opened.log.header.id
-    return LogError(
-        Code.LOG_WRITE_FAILED,
-        f"session {session!r}: {error.strerror or error}; its events are kept and the next flush "
-        "tries again",
-        session=session,
-        closed=False,
-    )
 
 
 def _version() -> str:

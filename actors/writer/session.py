@@ -37,14 +37,8 @@ class OpenSession:
     #: Flushes that the write under way serves; a later one is served by the next write.
     served: list[Waiter] = field(default_factory=list)
     closing: Promise[int] | None = None
-    #: Highest seq that went out to subscribers.
-    streamed_seq: int = -1
     writer_noted: bool = False
 
     @property
     def last_seq(self) -> int:
         return self.log.fold.next_seq - 1
-
-    @property
-    def idle(self) -> bool:
-        return not self.writing and self.log.durable_seq >= self.last_seq
