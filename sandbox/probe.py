@@ -69,8 +69,18 @@ def best() -> BackendReport | None:
     return next((report for report in probe() if report.usable), None)
 
 
+#: Names backends to try instead of the platform's, best first, separated by commas. Each still
+#: counts only after a try (S3), so this can narrow the choice and not make it unsafe.
+CHOICE = "INTERLOCK_SANDBOX_BACKENDS"
+
+
 def platform_backends() -> tuple[str, ...]:
-    """Names of the backends that this platform has, best first."""
+    """Names of the backends to try here, best first: the platform's, or those of `CHOICE`."""
+    chosen = tuple(n for n in os.environ.get(CHOICE, "").replace(" ", "").split(",") if n)
+    return chosen or _platform_backends()
+
+
+def _platform_backends() -> tuple[str, ...]:
     if sys.platform == "linux":
         return ("bwrap", "landlock")
     if sys.platform == "darwin":

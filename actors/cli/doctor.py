@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -66,9 +67,13 @@ def doctor(root: Root = None, as_json: Json = False) -> int:
 
 def advise(findings: Findings) -> list[str]:
     """Return what to do, the most pressing first."""
+    from interlock.sandbox.probe import CHOICE
+
     from .disk_report import warnings
 
     advice = []
+    if chosen := os.environ.get(CHOICE):
+        advice.append(f"only these sandbox backends are tried: {chosen} ({CHOICE} is set)")
     best = findings.best
     if best is None:
         reasons = "; ".join(f"{r.backend}: {r.reason}" for r in findings.sandbox) or "none here"

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+from interlock.backends.paths import default_root
 from interlock.sandbox.audit import Snapshot, compare, snapshot
 from interlock.sandbox.errors import SandboxUnavailable
 from interlock.sandbox.policy import Mode, Policy, PolicyError
@@ -18,6 +19,7 @@ from pykka._envelope import Envelope
 
 from ..messages import CommandEnded, Launch
 from ..owner import Core, Owner
+from ..runtime_dir import running
 from .core import LauncherCore
 
 #: Bytes of output kept of each stream unless the command asks for less.
@@ -111,6 +113,15 @@ class LauncherActor(Owner):
             return _failed(launch, str(error))
         return _ended(launch, outcome, risks)
 
+    def _hidden(self, workspace: Path) -> tuple[Path, ...]:
+        """S6: our logs and keys, and those of this user's other runtimes.
+
+        Another's root is left out where the workspace lies in it: that is then the user's wish.
+        """
+        own = (Path(self.config.root), Path(self.config.runtime_dir).parent)
+        others = {default_root(), *(Path(info.root) for _, info in running())}
+        return own + tuple(p for p in others if not workspace.resolve().is_relative_to(p.resolve()))
+
     def _policy(self, launch: Launch) -> Policy:
         """S6: hide what is ours, also where the workspace contains it."""
         command = launch.command
@@ -120,7 +131,7 @@ class LauncherActor(Owner):
             workspace=workspace,
             cwd=workspace / command.cwd if command.cwd else None,
             writable=tuple(Path(path) for path in command.writable),
-            hidden=(Path(self.config.root), Path(self.config.runtime_dir).parent),
+            hidden=self._hidden(workspace),
             network=command.network,
             env=command.env
             | {

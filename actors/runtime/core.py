@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import zmq
+from interlock.backends.disk import OsDisk
+from interlock.backends.files import make_directories
 
 from ..errors import RuntimeFailureError
 from ..keys import ClientKey, Doorkeeper
@@ -51,7 +53,8 @@ class RuntimeCore(ConnectedCore):
         self.unwritten: dict[str, str] = {}
         self._keys = Keys.generate()
         # S6: what must be hidden from commands has to be there before the first of them.
-        config.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # L7: directories that are made above it are the user's own as well, whatever the umask.
+        make_directories(config.root, OsDisk())
         self._directory = RuntimeDirectory.create()
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._door = Doorkeeper(self._context)

@@ -44,6 +44,8 @@ _log = logging.getLogger(__name__)
 #: Lives of one owner that may end within :data:`LIVES_WINDOW` s before the runtime gives up.
 LIVES = 5
 LIVES_WINDOW = 60.0
+#: Seconds that what an ended owner sent may take to arrive.
+LAST_WORD = 0.3
 #: Seconds that an owner may take until it is ready.
 READY_TIMEOUT = 30.0
 
@@ -148,9 +150,10 @@ class HostActor(Connection):
         self.actor_stopped.set()
 
     def _receive(self, batch: Batch) -> None:
+        # What an owner said before its end counts, also where both are found at once.
+        super()._receive(batch)
         for descriptor in batch.fired:
             self._fired(descriptor)
-        super()._receive(batch)
         if self._desk is not None:
             for peer, message in batch.received:
                 self._desk.receive(peer, message)
@@ -260,10 +263,12 @@ class HostActor(Connection):
 
     def _has_ended(self, role: Role) -> None:
         how = self._lives[role].reap()
+        if self._closing:
+            # L16: its last word, up to where everything is durable, may still be on its way.
+            self._timers.at(time.monotonic() + LAST_WORD, lambda: self._owner_is_gone(role))
+            return
         incarnation = self._incarnations.get(role, "")
         self._owner_is_gone(role)
-        if self._closing:
-            return
         _log.warning("the %s has ended (%s)", role, how)
         for other in OWNERS:
             if other is not role and other in self._incarnations:

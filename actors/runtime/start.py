@@ -149,7 +149,8 @@ class OwnerProcess:
         self._log_path = directory.path / f"{role}.log"
         environment = dict(os.environ) | {"PYTHONSAFEPATH": "1"}
         environment["PYTHONPATH"] = _search_path()
-        with self._log_path.open("ab") as log:
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        with os.fdopen(os.open(self._log_path, flags, 0o600), "ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", f"interlock.actors.{role}"],
                 stdin=subprocess.PIPE,
