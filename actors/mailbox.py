@@ -301,7 +301,10 @@ class Mailbox:
         if user is None:
             # No mechanism ran: an inproc connection, so our own process, which says who it is.
             name, _, _ = identity.partition(b"#")
-            peer = Peer(identity, Role(name.decode()), name)
+            try:
+                peer = Peer(identity, Role(name.decode()), name)
+            except ValueError:
+                return None
         else:
             key = str(user).encode()
             role = self._keyring.role(key)
