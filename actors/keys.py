@@ -7,14 +7,18 @@ from it on a thread of its own, so that a handshake never waits for a busy actor
 
 from __future__ import annotations
 
+import base64
+import binascii
 import logging
 import os
 import threading
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import msgspec
 import zmq
 from zmq.auth.base import Authenticator
+from zmq.utils import z85
 
 from .roles import Role
 
@@ -31,6 +35,30 @@ class KeyPair(msgspec.Struct, frozen=True, array_like=True):
     def generate(cls) -> KeyPair:
         public, secret = zmq.curve_keypair()
         return cls(public, secret)
+
+
+class ClientKey(NamedTuple):
+    """What a program must know to attach to a runtime: its key pair, and whom it talks to (X4)."""
+
+    keys: KeyPair
+    host_public: bytes
+
+    def text(self) -> str:
+        """As one word that any command line, file name or variable can carry."""
+        parts = (self.keys.public, self.keys.secret, self.host_public)
+        return base64.urlsafe_b64encode(b"".join(map(z85.decode, parts))).decode()
+
+    @classmethod
+    def parse(cls, text: str) -> ClientKey:
+        """Read what :meth:`text` wrote; ``ValueError`` where it is something else."""
+        try:
+            raw = base64.b64decode(text.strip(), altchars=b"-_", validate=True)
+        except (binascii.Error, ValueError):
+            raw = b""
+        if len(raw) != 3 * 32:
+            raise ValueError("this is no client key; take runtime.client_key of the runtime")
+        public, secret, host = (z85.encode(raw[i : i + 32]) for i in (0, 32, 64))
+        return cls(KeyPair(public, secret), host)
 
 
 class Keyring:
@@ -106,6 +134,8 @@ def guard_server(socket: zmq.Socket[bytes], keys: KeyPair, domain: str) -> None:
     socket.curve_secretkey = keys.secret
     socket.curve_publickey = keys.public
     socket.zap_domain = domain.encode()
+    # X1: without a doorkeeper nobody gets in (the default would let everybody in).
+    socket.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 1)
 
 
 def guard_client(socket: zmq.Socket[bytes], keys: KeyPair, server_public: bytes) -> None:

@@ -5,12 +5,10 @@ Life of a mailbox:
 1. pykka makes it with the actor, in the starter's thread. It holds no socket yet; local messages
    (``ActorRef.tell``, ``stop``, completions of other threads) can already be put.
 2. The actor's thread calls :meth:`Mailbox.open` and from then on owns every socket in it: one
-ROUTER
-   that others connect to, and a DEALER per peer that it asks (:meth:`connect`).
+   ROUTER that others connect to, and a DEALER per peer that it asks (:meth:`connect`).
 3. ``get()`` waits for whatever comes first: a remote message, a local one, a watched descriptor or
    the next timer. It takes *everything* that is ready in one go and hands the remote part over as
-   one
-   :class:`Batch`, so that the writer commits all of it with one sync.
+   one :class:`Batch`, so that the writer commits all of it with one sync.
 4. ``close()``, in the actor's thread, closes the sockets without lingering.
 
 No thread stands between the socket and the actor, and no socket is ever touched by two threads.
@@ -19,10 +17,11 @@ No thread stands between the socket and the actor, and no socket is ever touched
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -52,12 +51,14 @@ class Peer(NamedTuple):
 
 class Batch(NamedTuple):
     """What one ``get`` found: messages of connected peers, answers on links, descriptors that
-    fired.
+    fired, connections to us that ended (how many), and why the watched link ended.
     """
 
     received: list[tuple[Peer, Message]]
     answers: list[tuple[Role, Message]]
     fired: list[int]
+    left: list[int]
+    lost: list[str]
 
 
 class Mailbox:
@@ -73,6 +74,8 @@ class Mailbox:
         self._poller = zmq.Poller()
         self._poller.register(self._wake_read, zmq.POLLIN)
         self._router: zmq.Socket[bytes] | None = None
+        self._door: zmq.Socket[bytes] | None = None
+        self._link_end: zmq.Socket[bytes] | None = None
         self._links: dict[Role, zmq.Socket[bytes]] = {}
         self._peers: dict[bytes, Peer] = {}
         self._keyring = Keyring()
@@ -85,6 +88,7 @@ class Mailbox:
         self.wake_at: float | None = None
         self.dropped = 0
         self.unroutable = 0
+        self._accepted = self._proven = 0
 
     # The three methods of pykka's ActorInbox.
 
@@ -133,17 +137,44 @@ class Mailbox:
         router.rcvhwm = 0
         router.maxmsgsize = max(LIMITS.values())
         guard_server(router, keys, role)
+        self._watch_door(context, router)
         for endpoint in endpoints:
             router.bind(endpoint)
         self._router = router
         self._poller.register(router, zmq.POLLIN)
 
+    def _watch_door(
+        self, context: zmq.Context[zmq.Socket[bytes]], router: zmq.Socket[bytes]
+    ) -> None:
+        """Count who comes to the door and who gets in: strangers leave no other trace (X3)."""
+        events = zmq.EVENT_ACCEPTED | zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
+        self._door = _monitor(context, router, events)
+        self._poller.register(self._door, zmq.POLLIN)
+
+    @property
+    def unproven(self) -> int:
+        """Connections that never proved a known key: random bytes, other protocols, unknown keys
+        (and those that are about to prove one).
+        """
+        return self._accepted - self._proven
+
+    def forget(self, key: bytes) -> None:
+        """Who held ``key`` has ended: whatever its connections were called, they are met anew."""
+        self._peers = {i: peer for i, peer in self._peers.items() if peer.key != key}
+
     def use(self, context: zmq.Context[zmq.Socket[bytes]], keys: KeyPair, role: Role) -> None:
         """Have no ROUTER: this mailbox only asks others (the host, a client, a worker)."""
         self._context, self._keys, self._role = context, keys, role
 
-    def connect(self, role: Role, endpoint: str, public: bytes) -> None:
-        """Connect to the owner ``role``; an earlier connection to that role is closed."""
+    def use_keys(self, public: bytes, secret: bytes) -> None:
+        """Connect with this key pair from now on."""
+        self._keys = KeyPair(public, secret)
+
+    def connect(self, role: Role, endpoint: str, public: bytes, *, watched: bool = False) -> None:
+        """Connect to the owner ``role``; an earlier connection to that role is closed.
+
+        The end of a ``watched`` link (there can be one) is reported in ``Batch.lost``.
+        """
         if self._context is None or self._keys is None:
             raise RuntimeError("the mailbox is not open")
         self.disconnect(role)
@@ -158,6 +189,9 @@ class Mailbox:
             dealer.routing_id = f"{self._role}#{next(_inproc_ids)}".encode()
         else:
             guard_client(dealer, self._keys, public)
+        if watched:
+            self._link_end = _monitor(self._context, dealer, sum(_ENDS))
+            self._poller.register(self._link_end, zmq.POLLIN)
         dealer.connect(endpoint)
         self._links[role] = dealer
         self._poller.register(dealer, zmq.POLLIN)
@@ -215,9 +249,14 @@ class Mailbox:
         """Close every socket; nothing lingers beyond what :meth:`flush` allowed."""
         for role in list(self._links):
             self._links.pop(role).close()
-        if self._router is not None:
+        if self._link_end is not None:
+            self._link_end.close()
+            self._link_end = None
+        if self._door is not None and self._router is not None:
+            self._router.disable_monitor()
+            self._door.close()
             self._router.close()
-            self._router = None
+            self._router = self._door = None
         with self._lock:
             self._closed = True
             os.close(self._wake_read)
@@ -239,7 +278,7 @@ class Mailbox:
         if self.wake_at is not None:
             timeout = max(0, int((self.wake_at - time.monotonic()) * 1000) + 1)
         ready = dict(self._poller.poll(timeout))
-        batch = Batch([], [], [])
+        batch = Batch([], [], [], [], [])
         for source in ready:
             if source == self._wake_read:
                 continue
@@ -247,12 +286,28 @@ class Mailbox:
                 batch.fired.append(source)
             elif source is self._router:
                 self._drain_router(batch)
+            elif source is self._door:
+                self._drain_door(batch)
+            elif source is self._link_end:
+                self._drain_link_end(batch)
             else:
                 self._drain_links(batch, source)
         due = self.wake_at is not None and self.wake_at <= time.monotonic()
-        if batch.received or batch.answers or batch.fired or due:
+        if due or any(batch):
             return batch
         return None
+
+    def _drain_door(self, batch: Batch) -> None:
+        for kind in _events(self._door):
+            if kind == zmq.EVENT_ACCEPTED:
+                self._accepted += 1
+            elif kind == zmq.EVENT_HANDSHAKE_SUCCEEDED:
+                self._proven += 1
+            elif kind == zmq.EVENT_DISCONNECTED:
+                batch.left.append(kind)
+
+    def _drain_link_end(self, batch: Batch) -> None:
+        batch.lost.extend(_ENDS[kind] for kind in _events(self._link_end) if kind in _ENDS)
 
     def _drain_router(self, batch: Batch) -> None:
         router = self._router
@@ -294,23 +349,22 @@ class Mailbox:
         Only identities that our own socket made up are taken (they start with a zero byte and are
         never used twice): one that a peer chose could be somebody else's in a later connection.
         """
-        try:
-            user = frame.get("User-Id")
-        except zmq.ZMQError:
-            user = None
-        if user is None:
-            # No mechanism ran: an inproc connection, so our own process, which says who it is.
+        user = _property(frame, "User-Id")
+        if user is not None:
+            key = user.encode()
+            role = self._keyring.role(key)
+            if role is None or not identity.startswith(b"\0"):
+                return None
+            peer = Peer(identity, role, key)
+        elif _property(frame, "Socket-Type") is None:
+            # No handshake at all: an inproc connection, so our own process, which says who it is.
             name, _, _ = identity.partition(b"#")
             try:
                 peer = Peer(identity, Role(name.decode()), name)
             except ValueError:
                 return None
         else:
-            key = str(user).encode()
-            role = self._keyring.role(key)
-            if role is None or not identity.startswith(b"\0"):
-                return None
-            peer = Peer(identity, role, key)
+            return None  # it came over a wire and nobody vouched for it
         self._peers[identity] = peer
         return peer
 
@@ -330,3 +384,44 @@ class Mailbox:
                 except BadMessageError:
                     self.dropped += 1
             return
+
+
+#: Events at which a link is over, and what they mean.
+_ENDS: dict[int, str] = {
+    zmq.EVENT_DISCONNECTED: "the connection has ended",
+    zmq.EVENT_CONNECT_RETRIED: "nobody listens there",
+    zmq.EVENT_HANDSHAKE_FAILED_AUTH: "the key is not admitted",
+    zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL: "somebody else listens there",
+    zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL: "the connection was refused",
+}
+
+
+def _monitor(
+    context: zmq.Context[zmq.Socket[bytes]], socket: zmq.Socket[bytes], events: int
+) -> zmq.Socket[bytes]:
+    """A socket that tells of ``events`` of the connections of ``socket``."""
+    address = f"inproc://monitor-{os.getpid()}-{next(_inproc_ids)}"
+    socket.monitor(address, events)
+    monitor: zmq.Socket[bytes] = context.socket(zmq.PAIR)
+    monitor.rcvhwm = 0  # a full queue would block the thread that carries every message
+    monitor.linger = 0
+    monitor.connect(address)
+    return monitor
+
+
+def _events(monitor: zmq.Socket[bytes] | None) -> Iterator[int]:
+    """Everything that ``monitor`` has to tell now."""
+    while monitor is not None and not monitor.closed:
+        try:
+            event, _address = monitor.recv_multipart(zmq.NOBLOCK)
+        except zmq.Again:
+            return
+        yield int.from_bytes(event[:2], sys.byteorder)
+
+
+def _property(frame: zmq.Frame, name: str) -> str | None:
+    """A property of the connection that ``frame`` came over, where it has that one."""
+    try:
+        return str(frame.get(name))
+    except zmq.ZMQError:
+        return None

@@ -72,9 +72,7 @@ class Welcome(Message, frozen=True):
 
 
 class PeerChanged(Message, frozen=True):
-    """Host → owner: from now on ``role`` is at ``endpoint`` under ``public_key``, in another
-    life.
-    """
+    """Host → owner or client: ``role`` is at ``endpoint`` under ``public_key``, in another life."""
 
     SENDERS = HOSTS
     role: str
@@ -85,11 +83,67 @@ class PeerChanged(Message, frozen=True):
 
 
 class PeerGone(Message, frozen=True):
-    """Host → owner: the process that held ``role`` in life ``incarnation`` has ended."""
+    """Host → owner or client: the process that held ``role`` in life ``incarnation`` has ended."""
 
     SENDERS = HOSTS
     role: str
     incarnation: str
+
+
+# Clients that attach.
+
+
+class Attach(Message, frozen=True):
+    """Client → host: let me in. Replied to by :class:`Attached`."""
+
+    SENDERS = frozenset({Role.CLIENT})
+    rid: int
+
+
+class Attached(Message, frozen=True):
+    """Host → client: your own keys for the owners, where those are, and what this runtime has."""
+
+    SENDERS = HOSTS
+    rid: int
+    public_key: bytes
+    secret_key: bytes
+    owners: list[PeerChanged]
+    root: str
+    approval: str
+    tools: list[ToolSpec]
+
+
+class StillThere(Message, frozen=True):
+    """Host → client: nothing; whether it can be sent shows whether the client is connected."""
+
+    SENDERS = HOSTS
+
+
+class Admit(Message, frozen=True):
+    """Host → any owner: whoever proves ``key`` is a client. Replied to by :class:`Noted`."""
+
+    SENDERS = HOSTS
+    rid: int
+    key: bytes
+
+
+class Dismiss(Message, frozen=True):
+    """Host → any owner: the client with ``key`` is gone; settle what was its own, forget it.
+
+    Replied to by :class:`Noted` once the dispatcher has recorded what it had released, and once
+    the writer has flushed and closed its sessions.
+    """
+
+    SENDERS = HOSTS
+    rid: int
+    key: bytes
+
+
+class Noted(Message, frozen=True):
+    """Any owner → host: it is so."""
+
+    SENDERS = OWNERS
+    rid: int
 
 
 class StatsRequest(Message, frozen=True):
@@ -211,6 +265,8 @@ class Append(Message, frozen=True):
     """Host, client or dispatcher → writer: add events after ``after``; with ``flush``, durably.
 
     Replied to by :class:`Appended`, at once or, with ``flush``, when the events are durable.
+    ``behalf`` is the key of whom the dispatcher appends for: who may not append to a session gets
+    no call recorded in it either (X4). Without drafts it asks just that.
     """
 
     SENDERS = APPENDERS
@@ -219,6 +275,7 @@ class Append(Message, frozen=True):
     drafts: list[Draft]
     after: int = -1
     flush: bool = False
+    behalf: bytes = b""
 
 
 class Flush(Message, frozen=True):

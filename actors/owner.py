@@ -29,9 +29,12 @@ from .keys import Doorkeeper, KeyPair, Keyring
 from .liveness import Watch
 from .mailbox import Batch, Mailbox, Peer
 from .messages import (
+    Admit,
+    Dismiss,
     Hello,
     Judged,
     Message,
+    Noted,
     PeerChanged,
     PeerGone,
     Refused,
@@ -104,6 +107,9 @@ class Core(Protocol):
 
     def host_lost(self) -> None:
         """The embedding process has ended (F1)."""
+
+    def client_gone(self, key: bytes) -> Promise[None]:
+        """An attached client has ended: settle what was its own."""
 
     def shutdown(self, grace: float) -> Promise[Stopped]:
         """Settle everything; the promise holds what to answer. The actor ends after that."""
@@ -243,6 +249,11 @@ class Owner(pykka.ThreadingActor):
                 self._peer_gone(Role(role), incarnation)
             case Shutdown(rid, grace):
                 self._shut_down(peer, rid, grace)
+            case Admit(rid, key):
+                self.keyring.admit(key, Role.CLIENT)
+                self.send(peer.identity, Noted(rid))
+            case Dismiss(rid, key):
+                self._dismiss(peer, rid, key)
             case Judged():
                 self._requests.settle(peer.role, message)
             case _:
@@ -265,10 +276,24 @@ class Owner(pykka.ThreadingActor):
         own = {
             "dropped_messages": self.mailbox.dropped,
             "refused_keys": self.keyring.refused,
+            "unproven_connections": self.mailbox.unproven,
             "unroutable_replies": self.mailbox.unroutable,
             "open_requests": len(self._requests),
         }
         return own | self.core.counters()
+
+    # Clients.
+
+    def _dismiss(self, peer: Peer, rid: int, key: bytes) -> None:
+        """X4: from here on nothing that proves ``key`` is let in or heard."""
+        self.keyring.forget(key)
+        self.mailbox.forget(key)
+        settled = self.core.client_gone(key)
+
+        def done() -> None:
+            self.send(peer.identity, Noted(rid))
+
+        settled.then(done)
 
     # Peers.
 
@@ -297,6 +322,7 @@ class Owner(pykka.ThreadingActor):
         if known is None or not known.endpoint:
             return
         self.mailbox.disconnect(role)
+        self.mailbox.forget(known.public)
         self._requests.lose(role)
         self.core.peer_lost(role)
 

@@ -76,9 +76,16 @@ class RuntimeDirectory:
         return f"ipc://{path}"
 
     def publish(self, info: RuntimeInfo, key: AnswererKey) -> None:
-        """Let ``interlock approvals`` find this runtime."""
-        _write(self.path / "answerer.key", msgspec.json.encode(key))
-        _write(self.path / "runtime.json", msgspec.json.encode(info))
+        """Let ``interlock approvals`` find this runtime; again where its broker was replaced."""
+        self._replace("answerer.key", msgspec.json.encode(key))
+        self._replace("runtime.json", msgspec.json.encode(info))
+
+    def _replace(self, name: str, data: bytes) -> None:
+        """Write whole or not at all: somebody may be reading it."""
+        new = self.path / f"{name}.new"
+        new.unlink(missing_ok=True)
+        _write(new, data)
+        new.replace(self.path / name)
 
     def close(self) -> None:
         """Remove the directory; the runtime has ended in order."""

@@ -99,6 +99,12 @@ class BrokerCore:
         """F1: nothing is released any more, so there is nothing to ask for."""
         self._end()
 
+    def client_gone(self, key: bytes) -> Promise[None]:
+        """A client has nothing here."""
+        settled: Promise[None] = Promise()
+        settled.resolve(None)
+        return settled
+
     def shutdown(self, grace: float) -> Promise[Stopped]:
         for request in list(self._open):
             self._settle(request, "unavailable", "runtime", "the runtime is closing")

@@ -123,7 +123,7 @@ class Brokers:
     def __init__(self) -> None:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self.all: dict[Path, Broker] = {}
-        #: Runtimes whose broker does not listen: it has ended, and with it what it was asked (F1).
+        #: Runtimes whose broker does not listen where they said: ended with its host (F1), or lost.
         self.unreachable: list[RuntimeInfo] = []
 
     def open_requests(self) -> tuple[list[tuple[Broker, ApprovalAsked]], list[Broker]]:

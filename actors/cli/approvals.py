@@ -48,7 +48,10 @@ def list_approvals(as_json: Json = False) -> int:
         runtimes = [_runtime(b.info, b not in silent) for b in brokers.all.values()]
         runtimes += [_runtime(info, False) for info in brokers.unreachable]
     for info in brokers.unreachable:
-        explain(f"the runtime in process {info.pid} is ending: its broker is gone")
+        explain(
+            f"nobody listens at {info.broker}, the broker of the runtime in process {info.pid}: it "
+            "is ending, or its broker was restarted elsewhere"
+        )
     for broker in silent:
         explain(f"the runtime in process {broker.info.pid} does not answer")
     if as_json:

@@ -20,30 +20,34 @@ MODES = ("read-only", "workspace-write", "danger-full-access")
 TIMED_OUT, SANDBOX_FAILED, NOT_EXECUTABLE, NOT_FOUND = 124, 125, 126, 127
 
 
+Argv = Annotated[list[str], typer.Argument(metavar="-- ARGV", help="The command.")]
+ModeName = Annotated[
+    str, typer.Option(help="read-only, workspace-write or danger-full-access (no sandbox at all).")
+]
+Net = Annotated[bool, typer.Option("--net", help="Let it reach the network.")]
+Workspace = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Its working directory and workspace (default: this one)."),
+]
+Timeout = Annotated[float | None, typer.Option(metavar="SECONDS", help="End it after this long.")]
+Writable = Annotated[
+    list[Path] | None,
+    typer.Option(metavar="DIR", help="Another directory to write in (workspace-write)."),
+]
+Variables = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME", help="Pass on this environment variable, or NAME=VALUE."),
+]
+
+
 def execute(
-    argv: Annotated[list[str], typer.Argument(metavar="-- ARGV", help="The command.")],
-    mode: Annotated[
-        str,
-        typer.Option(help="read-only, workspace-write or danger-full-access (no sandbox at all)."),
-    ] = "read-only",
-    net: Annotated[bool, typer.Option("--net", help="Let it reach the network.")] = False,
-    cwd: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR", help="Its working directory and workspace (default: this one)."
-        ),
-    ] = None,
-    timeout: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="End it after this long.")
-    ] = None,
-    writable: Annotated[
-        list[Path] | None,
-        typer.Option(metavar="DIR", help="Another directory to write in (workspace-write)."),
-    ] = None,
-    env: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="Pass on this environment variable, or NAME=VALUE."),
-    ] = None,
+    argv: Argv,
+    mode: ModeName = "read-only",
+    net: Net = False,
+    cwd: Workspace = None,
+    timeout: Timeout = None,
+    writable: Writable = None,
+    env: Variables = None,
     root: Root = None,
     as_json: Json = False,
 ) -> int:

@@ -71,7 +71,10 @@ def _status_of(error: Exception) -> int:
         where = context.command_path if context is not None else "interlock"
         explain(f"{words()} (see `{where} --help`)")
         return status
-    explain(f"a fault in Interlock itself: {type(error).__name__}: {error}; please report it")
+    explain(
+        f"a fault in Interlock itself: {type(error).__name__}: {error}; please report it "
+        "(INTERLOCK_TRACEBACK=1 shows where)"
+    )
     if os.environ.get("INTERLOCK_TRACEBACK"):
         raise error
     return 1

@@ -93,6 +93,7 @@ class DispatcherActor(Owner):
             os.killpg(pid, signal.SIGKILL)
         status = process.wait()
         self.keyring.forget(key)
+        self.mailbox.forget(key)
         self._dispatcher.worker_exited(key, _ended(status))
 
     def on_stop(self) -> None:

@@ -45,7 +45,11 @@ class CallRun:
     sub_path: str = ""
     parent: CallRun | None = None
     depth: int = 0
+    #: Whose key that connection proved: the session must be open for it (X4).
+    requester_key: bytes = b""
     call_seq: int = -1
+    #: The writer refused its ``tool/call``: it stands in no log.
+    refused: bool = False
     #: The highest seq among this call's events: what a checkpoint must cover (K2).
     covers: int = -1
     #: The life of the writer that took in its record: another one's log may lack it (F2).

@@ -33,6 +33,7 @@ from ..messages import (
     WireResult,
     WorkerReady,
 )
+from ..owner import refusal
 from ..port import Peer, PeerLostError, Port, ReplyTimeoutError
 from ..roles import Role
 from ..tools.identity import CallIdentity
@@ -103,7 +104,8 @@ class DispatcherCore:
                 self._pipeline.built(message)
             case CancelCalls(session, message_seq, reason, call_ids):
                 step = self._steps.get(session)
-                if step is not None and step.message_seq == message_seq:
+                mine = step is not None and step.requester_key == peer.key
+                if step is not None and mine and step.message_seq == message_seq:
                     step.cancel(call_ids, reason or "the caller cancelled it")
             case SettleSession():
                 detach(self._settle(peer, message))
@@ -145,6 +147,17 @@ class DispatcherCore:
         self._bodies.host_lost()
         detach(self._drain())
 
+    def client_gone(self, key: bytes) -> Promise[None]:
+        """As F1 for the calls of one client: what was released runs on and is recorded."""
+        return spawn(self._client_gone(key)).result
+
+    async def _client_gone(self, key: bytes) -> None:
+        steps = [step for step in self._steps.values() if step.requester_key == key]
+        for step in steps:
+            step.cancel_unreleased("the client that made the call has gone")
+        for step in steps:
+            await first(step.results)
+
     def shutdown(self, grace: float) -> Promise[Stopped]:
         """End in order: cancel, wait up to ``grace`` s, kill what is left, record all of it."""
         self._stopping = True
@@ -183,7 +196,9 @@ class DispatcherCore:
             )
         _check_text(message)
         step = self._steps.get(message.session)
-        if step is None or step.message_seq != message.message_seq:
+        joins = step is not None and step.message_seq == message.message_seq
+        same = step is not None and joins and step.requester_key == peer.key
+        if step is None or not same:
             _refuse_overlap(step, message)
             calls = [self._call(peer, message, call) for call in message.calls]
             if message.cancelled:
@@ -199,8 +214,6 @@ class DispatcherCore:
             try:
                 reply: Message = StepExecuted(message.rid, results.result())
             except InterlockError as error:
-                from ..owner import refusal
-
                 reply = refusal(message.rid, error)
             self._port.send(peer.identity, reply)
 
@@ -225,6 +238,7 @@ class DispatcherCore:
             name=call.name,
             arguments=call.arguments,
             requester=peer.identity,
+            requester_key=peer.key,
             spec=self._specs.get(call.name),
             call_seq=call.started_seq,
             covers=call.started_seq,
@@ -285,6 +299,7 @@ class DispatcherCore:
             name=message.name,
             arguments=message.arguments,
             requester=parent.requester,
+            requester_key=parent.requester_key,
             spec=self._specs.get(message.name),
             sub_path=f"{parent.sub_path}.{message.sub}",
             parent=parent,
@@ -298,6 +313,14 @@ class DispatcherCore:
 
     async def _settle(self, peer: Peer, message: SettleSession) -> None:
         """Record what the log of a reopened session lacks and this dispatcher knows."""
+        try:
+            if peer.role is not Role.HOST:  # X4: only who has it open settles it
+                await self._log.append(message.session, [], behalf=peer.key)
+        except InterlockError as error:
+            self._port.send(peer.identity, refusal(message.rid, error))
+            return
+        except (PeerLostError, ReplyTimeoutError):
+            return  # the writer is gone, and the session with it
         step = self._steps.get(message.session)
         if step is not None:
             step.cancel_unreleased("its session was reopened")
@@ -385,7 +408,10 @@ def _check_text(message: ExecuteStep) -> None:
 
 
 def _refuse_overlap(step: StepRun | None, message: ExecuteStep) -> None:
-    """A session has one open step; a second one would hide the first from cancellations."""
+    """A session has one open step; a second one would hide the first from cancellations.
+
+    X4: nor are anybody's calls pushed aside, or read, by somebody else's.
+    """
     if step is not None and not step.results.done:
         raise LogError(
             Code.EVENT_INVALID,

@@ -45,11 +45,12 @@ class LogClient:
         *,
         after: int = -1,
         flush: bool = False,
+        behalf: bytes = b"",
         timeout: float = CHECKPOINT_TIMEOUT,
     ) -> Promise[Appended]:
         """Append; with ``flush`` the reply is an acknowledgement that they are durable."""
         return self._port.ask(
-            Role.WRITER, lambda rid: Append(rid, session, drafts, after, flush), timeout
+            Role.WRITER, lambda rid: Append(rid, session, drafts, after, flush, behalf), timeout
         )
 
     def flushed(self, session: str) -> Promise[Appended]:
@@ -96,7 +97,9 @@ class LogClient:
 
     async def note(self, call: CallRun, drafts: list[Draft]) -> Appended:
         """Append events about ``call``; its next checkpoint must cover them."""
-        reply = await self.append(call.session, drafts, after=call.call_seq)
+        reply = await self.append(
+            call.session, drafts, after=call.call_seq, behalf=call.requester_key
+        )
         call.covers = max(call.covers, reply.last_seq)
         return reply
 
@@ -111,6 +114,8 @@ class LogClient:
             instead = _result_event(call, unrecorded(str(problem)))
             with contextlib.suppress(InterlockError, PeerLostError, ReplyTimeoutError):
                 return await self._append_result(call, *instead)
+        if call.refused:  # no log has the call, so none will ever want its result
+            return WireResult(call.call_id, call.name, -1, outcome)
         _log.warning("the result of %s is held: %s", call.label, problem)
         # F2: kept until the session is open again, where the log will lack just this result.
         key = (call.identity.message_seq, call.call_id)
@@ -119,7 +124,11 @@ class LogClient:
 
     async def _append_result(self, call: CallRun, outcome: Outcome, event: Draft) -> WireResult:
         reply = await self.append(
-            call.session, [event], after=call.call_seq, timeout=RESULT_TIMEOUT
+            call.session,
+            [event],
+            after=call.call_seq,
+            behalf=call.requester_key,
+            timeout=RESULT_TIMEOUT,
         )
         return WireResult(call.call_id, call.name, reply.first_seq, outcome)
 

@@ -131,6 +131,7 @@ class Pipeline:
             reply = await appended
         except (InterlockError, PeerLostError, ReplyTimeoutError) as error:
             call.call_seq = appended_anyway(error, index)
+            call.refused = isinstance(error, InterlockError) and call.call_seq < 0
             if isinstance(error, ReplyTimeoutError):  # K3: late
                 call.call_seq = await self._log.recorded_at(call)
             call.stop_if_cancelled()

@@ -24,6 +24,8 @@ class StepRun:
     ) -> None:
         self._log, self._pipeline = log, pipeline
         self.message_seq = message_seq
+        #: Whose calls they are: the key of the connection that asked for them.
+        self.requester_key = calls[0].requester_key if calls else b""
         self.calls = calls
         self.results: Promise[list[WireResult]] = spawn(self._run()).result
 
@@ -80,6 +82,7 @@ class StepRun:
             [call_event(call) for call in calls],
             after=self.message_seq,
             flush=plain,
+            behalf=calls[0].requester_key,
         )
         return [
             spawn(self._pipeline.live(call, appended, index, plain=plain, slots=slots))

@@ -91,6 +91,12 @@ class LauncherCore:
         """F1: what was released runs on; the dispatcher says when it is over, or ends itself."""
         self._port.when_gone(Role.DISPATCHER, lambda: self.shutdown(0.0).then(self._end))
 
+    def client_gone(self, key: bytes) -> Promise[None]:
+        """A client has nothing here."""
+        settled: Promise[None] = Promise()
+        settled.resolve(None)
+        return settled
+
     def shutdown(self, grace: float) -> Promise[Stopped]:
         """End every command and wait until all are gone (S7)."""
         if self._closing is None:

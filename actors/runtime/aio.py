@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -21,7 +21,9 @@ from ..agent.answer import Answer
 from ..errors import RuntimeFailureError
 from ..tools.result import ToolResult
 from ..tools.spec import ToolSpec
+from .attached import ClientCore
 from .config import make_config
+from .connected import ConnectedCore
 from .core import CLOSE_TIMEOUT, INTERRUPT_TIMEOUT, RuntimeCore
 from .flow import run_async
 from .session import SessionCore
@@ -56,11 +58,37 @@ class AsyncRuntime:
     """
 
     def __init__(self, root: str | os.PathLike[str] | None = None, **options: Any) -> None:
-        self._config = make_config(root, **options)
-        self._running: RuntimeCore | None = None
+        config = make_config(root, **options)
+        self._make: Callable[[asyncio.AbstractEventLoop], ConnectedCore]
+        self._make = lambda loop: RuntimeCore(config, loop)
+        self._running: ConnectedCore | None = None
+
+    @classmethod
+    def connect(cls, address: str, key: str) -> Self:
+        """A client of a runtime that another process hosts; ``async with`` or ``start`` attach it.
+
+        Its tools run where that has them.
+
+        An attached client creates, opens, calls and subscribes (X4). What it opened is its own:
+        when it closes, or its process ends, its sessions are flushed and closed, and the runtime
+        goes on. When the runtime ends, every request fails with ``ACTOR_LOST``.
+
+        :param address: ``address`` of the runtime.
+        :param key: ``client_key`` of the runtime, a secret.
+        :raises ValueError: one of them is malformed.
+        :raises RuntimeFailureError: (when it is started) ``ACTOR_LOST``: no runtime with that key
+            listens there.
+
+        >>> async with AsyncRuntime.connect(address, key) as runtime:
+        ...     session = await runtime.create(cwd=".")
+        """
+        runtime = cls.__new__(cls)
+        runtime._make = lambda _loop: ClientCore(address, key)
+        runtime._running = None
+        return runtime
 
     @property
-    def _core(self) -> RuntimeCore:
+    def _core(self) -> ConnectedCore:
         if self._running is None:
             raise RuntimeFailureError(
                 Code.RUNTIME_CLOSED, "the runtime is not started; use it with `async with`"
@@ -73,14 +101,24 @@ class AsyncRuntime:
         :raises RuntimeFailureError: ``ACTOR_LOST``: an owner could not be started.
         """
         if self._running is None:
-            self._running = RuntimeCore(self._config, asyncio.get_running_loop())
+            self._running = self._make(asyncio.get_running_loop())
             await run_async(self._running.started())
         return self
 
     @property
     def root(self) -> Path:
         """Where session logs live."""
-        return self._core.config.root
+        return self._core.root
+
+    @property
+    def address(self) -> str:
+        """Where others attach with :meth:`connect`; ``ValueError`` for an ``inproc`` runtime."""
+        return self._core.address
+
+    @property
+    def client_key(self) -> str:
+        """The secret with which they do; it is nowhere but in memory and where you put it."""
+        return self._core.client_key
 
     @property
     def processes(self) -> dict[str, int]:
@@ -144,7 +182,7 @@ class AsyncRuntime:
 class AsyncSession:
     """One agent's log, open for appending. Turns follow one another; use it from one thread."""
 
-    def __init__(self, runtime: RuntimeCore, core: SessionCore) -> None:
+    def __init__(self, runtime: ConnectedCore, core: SessionCore) -> None:
         self._runtime, self._core = runtime, core
 
     @property
@@ -170,7 +208,7 @@ class AsyncSession:
     @property
     def tools(self) -> Sequence[ToolSpec]:
         """The tools that its calls may name."""
-        return [tool.spec for tool in self._runtime.config.tools.values()]
+        return self._runtime.tools
 
     async def read(self, from_seq: int) -> list[Event]:
         """The events from ``from_seq`` on; the newest may not be durable yet."""

@@ -1,7 +1,6 @@
 """The host's actor: the embedding process's connections to the owners, and their supervision.
 
-One thread of the embedding process owns all sockets. Other threads hand it requests and get
-futures. It starts the owners, sees each of them end by a descriptor, tells the others, and starts
+It starts the owners, sees each of them end by a descriptor, tells the others, and starts
 a new life of it, a limited number of times: a runtime that cannot keep an owner alive fails closed
 and says so.
 """
@@ -12,21 +11,19 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future, InvalidStateError
+from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any
 
 import msgspec
-import pykka
 import zmq
 from interlock.backends.codes import Code
-from pykka._envelope import Envelope
 
 from ..errors import InterlockError, RuntimeFailureError
 from ..fibers import Promise
-from ..keys import Doorkeeper
+from ..keys import Doorkeeper, Keyring
 from ..liveness import Watch
-from ..mailbox import Batch, Mailbox
+from ..mailbox import Batch
 from ..messages import (
     BecomeAnswerer,
     Message,
@@ -36,9 +33,10 @@ from ..messages import (
     Shutdown,
     Stopped,
 )
-from ..port import PeerLostError, ReplyTimeoutError
-from ..requests import Requests, Timers
+from ..port import PeerLostError, ReplyTimeoutError, Timer
 from ..roles import OWNERS, Role
+from .connection import Connection, give
+from .desk import FrontDesk, Setting
 from .start import Keys, OwnerProcess, OwnerThread, Starter
 
 _log = logging.getLogger(__name__)
@@ -48,23 +46,10 @@ LIVES = 5
 LIVES_WINDOW = 60.0
 #: Seconds that an owner may take until it is ready.
 READY_TIMEOUT = 30.0
-#: Seconds to wait for most replies. What may take longer says so.
-REPLY_TIMEOUT = 60.0
 
 
-class _Do:
-    """Something to do in the host's thread."""
-
-    __slots__ = ("call",)
-
-    def __init__(self, call: Callable[[], None]) -> None:
-        self.call = call
-
-
-class HostActor(pykka.ThreadingActor):
+class HostActor(Connection):
     """See the module's docstring. ``told`` gets every message that is no reply, in this thread."""
-
-    use_daemon_thread = True
 
     def __init__(
         self,
@@ -74,6 +59,7 @@ class HostActor(pykka.ThreadingActor):
         door: Doorkeeper,
         registration: RegisterTools,
         answers: bool,
+        setting: Setting,
         made: Callable[[HostActor], None],
         *,
         threads: bool,
@@ -82,78 +68,37 @@ class HostActor(pykka.ThreadingActor):
         made(self)
         self._starter, self._keys, self._context, self._door = starter, keys, context, door
         self._registration, self._answers, self._threads = registration, answers, threads
-        self._timers = Timers()
-        self._requests = Requests(self._mailbox, self._timers)
+        self._setting = setting
         self._lives: dict[Role, OwnerProcess | OwnerThread] = {}
-        self._incarnations: dict[Role, str] = {}
         self._ends: dict[Role, deque[float]] = {role: deque() for role in OWNERS}
         self._watches: dict[int, tuple[Watch | None, Callable[[], None]]] = {}
-        self._waiting_for: dict[Role, list[Promise[None]]] = {role: [] for role in OWNERS}
         self._closing = False
-        self._over = False
-        self._outstanding: set[Future[Any]] = set()
-        self.failure: RuntimeFailureError | None = None
-        #: What was restarted and why, newest last; shown by ``stats``.
-        self.restarts: list[tuple[str, str]] = []
-        self.ready: Future[None] = Future()
-        self.ended: Future[None] = Future()
-        self.told: Callable[[Role, Message], None] = lambda _role, _message: None
-        self.owner_lost: Callable[[Role], None] = lambda _role: None
-
-    @staticmethod
-    def _create_actor_inbox() -> Mailbox:
-        return Mailbox()
-
-    @property
-    def _mailbox(self) -> Mailbox:
-        inbox = self.actor_inbox
-        assert isinstance(inbox, Mailbox)  # noqa: S101 - made by _create_actor_inbox above
-        return inbox
+        self._desk: FrontDesk | None = None
+        #: Called in this thread when the broker lives, at the start and again.
+        self.broker_moved: Callable[[], None] = lambda: None
 
     # From any thread.
 
-    def request(
-        self, role: Role, build: Callable[[int], Message], timeout: float = REPLY_TIMEOUT
-    ) -> Future[Any]:
-        """Ask the owner ``role``; the future holds its reply, or the error that stands for it."""
-        future: Future[Any] = self._promised()
-
-        def ask() -> None:
-            if self.failure is not None:
-                _fail(future, self.failure)
-                return
-            promise = self._requests.ask(role, build, timeout)
-            promise.then(lambda: _pass_on(promise, future))
-
-        self._do(ask)
-        return future
-
-    def tell(self, role: Role, message: Message) -> None:
-        """Send without expecting a reply."""
-        self._do(lambda: self._tell(role, message))
-
-    def alive(self, role: Role) -> Future[None]:
-        """A future that is done once the owner ``role`` lives (again)."""
-        future: Future[None] = self._promised()
-
-        def wait() -> None:
-            if self.failure is not None:
-                _fail(future, self.failure)
-            elif role in self._incarnations:
-                _give(future, None)
-            else:
-                promise: Promise[None] = Promise()
-                self._waiting_for[role].append(promise)
-                promise.then(lambda: _pass_on(promise, future))
-
-        self._do(wait)
-        return future
-
-    def incarnation(self, role: Role) -> str:
-        return self._incarnations.get(role, "")
-
     def pids(self) -> dict[str, int]:
         return {str(role): life.pid for role, life in self._lives.items()}
+
+    def counters(self) -> Future[dict[str, int]]:
+        """What came to the door of the host itself."""
+        future: Future[dict[str, int]] = self._promised()
+        mailbox, desk = self._mailbox, self._desk
+        self._do(
+            lambda: give(
+                future,
+                {
+                    "dropped_messages": mailbox.dropped
+                    + (desk.unexpected if desk is not None else 0),
+                    "refused_keys": self._keyring.refused,
+                    "unproven_connections": mailbox.unproven,
+                    "clients": len(desk) if desk is not None else 0,
+                },
+            )
+        )
+        return future
 
     def shut_down(self, grace: float, timeout: float) -> Future[dict[Role, Stopped | None]]:
         """Have every owner settle and end, within ``timeout`` s; ``None`` where one had to be
@@ -162,18 +107,6 @@ class HostActor(pykka.ThreadingActor):
         future: Future[dict[Role, Stopped | None]] = self._promised()
         self._do(lambda: self._shut_down(grace, time.monotonic() + timeout, future))
         return future
-
-    def _promised(self) -> Future[Any]:
-        """A future that is done in any case, also when this actor ends before it could do it."""
-        future: Future[Any] = Future()
-        self._outstanding.add(future)
-        future.add_done_callback(self._outstanding.discard)
-        if self._over:
-            _fail(future, self.failure or closed_error())
-        return future
-
-    def _do(self, call: Callable[[], None]) -> None:
-        self.actor_inbox.put(Envelope(_Do(call)))
 
     # The host's thread.
 
@@ -185,7 +118,14 @@ class HostActor(pykka.ThreadingActor):
             self.on_failure(type(error), error, None)
 
     def _begin(self) -> None:
-        self._mailbox.use(self._context, self._keys.host, Role.HOST)
+        self._keyring = Keyring({self._keys.client.public: Role.CLIENT})
+        desk = self._starter.desk_endpoint
+        if desk is None:
+            self._mailbox.use(self._context, self._keys.host, Role.HOST)
+        else:
+            self._door.guard(Role.HOST, self._keyring)
+            self._mailbox.open(self._context, [desk], self._keys.host, self._keyring, Role.HOST)
+            self._desk = FrontDesk(self, self._starter.clients, self._setting)
         for role in OWNERS:
             self._start(role)
         self._timers.at(time.monotonic() + READY_TIMEOUT, self._start_is_late)
@@ -196,13 +136,7 @@ class HostActor(pykka.ThreadingActor):
                 watch.close()
         for life in self._lives.values():
             life.kill()
-        self._requests_end()
-        self._mailbox.flush(0.2)
-        self._mailbox.close()
-        self._over = True
-        for future in list(self._outstanding):
-            _fail(future, self.failure or closed_error())
-        self.ended.set_result(None)
+        self._end()
 
     def on_failure(self, *error: Any) -> None:
         self.failure = RuntimeFailureError(
@@ -213,28 +147,33 @@ class HostActor(pykka.ThreadingActor):
         self.on_stop()
         self.actor_stopped.set()
 
-    def on_receive(self, message: Any) -> None:
-        if isinstance(message, Batch):
-            for descriptor in message.fired:
-                self._fired(descriptor)
-            for role, received in message.answers:
-                if not self._requests.settle(role, received):
-                    self.told(role, received)
-        elif isinstance(message, _Do):
-            message.call()
-        self._timers.run(time.monotonic())
-        self._mailbox.wake_at = self._timers.next()
+    def _receive(self, batch: Batch) -> None:
+        for descriptor in batch.fired:
+            self._fired(descriptor)
+        super()._receive(batch)
+        if self._desk is not None:
+            for peer, message in batch.received:
+                self._desk.receive(peer, message)
+            if batch.left:
+                self._desk.somebody_left()
 
-    def _tell(self, role: Role, message: Message) -> None:
-        with suppress(zmq.ZMQError):
-            self._mailbox.tell(role, message)
+    # What the front desk needs.
 
-    def _requests_end(self) -> None:
-        for role in OWNERS:
-            self._requests.lose(role)
-            waiting, self._waiting_for[role] = self._waiting_for[role], []
-            for promise in waiting:
-                promise.fail(PeerLostError(role))
+    def send(self, identity: bytes, message: Message) -> bool:
+        return self._mailbox.send(identity, message)
+
+    def ask(self, role: Role, build: Callable[[int], Message], timeout: float) -> Promise[Any]:
+        return self._requests.ask(role, build, timeout)
+
+    def at(self, when: float, call: Callable[[], None]) -> Timer:
+        return self._timers.at(when, call)
+
+    def now(self) -> float:
+        return time.monotonic()
+
+    def living(self) -> list[PeerChanged]:
+        """Every owner that lives, and where."""
+        return [self._announcement(role) for role in OWNERS if role in self._incarnations]
 
     # Starting and supervising.
 
@@ -293,18 +232,18 @@ class HostActor(pykka.ThreadingActor):
         except (PeerLostError, ReplyTimeoutError):
             return  # its end, or the lateness of the start, is told by its own watch
         except InterlockError as error:
-            self._fail(f"the {role} refused to start ({error.message})")
+            self._give_up(f"the {role} refused to start ({error.message})")
             return
         self._incarnations[role] = incarnation
         for other in OWNERS:
             if other is not role and other in self._incarnations:
                 self._tell(other, self._announcement(role))
                 self._tell(role, self._announcement(other))
-        if not self.ready.done() and len(self._incarnations) == len(OWNERS):
-            self.ready.set_result(None)
-        waiting, self._waiting_for[role] = self._waiting_for[role], []
-        for promise in waiting:
-            promise.resolve(None)
+        if self._desk is not None:
+            self._desk.owner_changed(self._announcement(role))
+        self._owner_is_back(role, incarnation)
+        if role is Role.BROKER:
+            self.broker_moved()
 
     def _announcement(self, role: Role) -> PeerChanged:
         address = self._starter.addresses[role]
@@ -317,25 +256,26 @@ class HostActor(pykka.ThreadingActor):
     def _start_is_late(self) -> None:
         if not self.ready.done() and not self._closing:
             missing = [role for role in OWNERS if role not in self._incarnations]
-            self._fail(f"{', '.join(missing)} did not get ready within {READY_TIMEOUT:g} s")
+            self._give_up(f"{', '.join(missing)} did not get ready within {READY_TIMEOUT:g} s")
 
     def _has_ended(self, role: Role) -> None:
         how = self._lives[role].reap()
-        incarnation = self._incarnations.pop(role, "")
-        self._mailbox.disconnect(role)
-        self._requests.lose(role)
+        incarnation = self._incarnations.get(role, "")
+        self._owner_is_gone(role)
         if self._closing:
             return
         _log.warning("the %s has ended (%s)", role, how)
         for other in OWNERS:
             if other is not role and other in self._incarnations:
                 self._tell(other, PeerGone(role, incarnation))
+        if self._desk is not None:
+            self._desk.owner_gone(PeerGone(role, incarnation))
         self.owner_lost(role)
         self.restarts.append((role, how))
         if not self.ready.done():
-            self._fail(f"the {role} could not be started ({how})")
+            self._give_up(f"the {role} could not be started ({how})")
         elif self._too_often(role):
-            self._fail(f"the {role} has ended {LIVES} times in a row ({how})")
+            self._give_up(f"the {role} has ended {LIVES} times in a row ({how})")
         else:
             self._starter.renew(role)
             self._start(role)
@@ -347,18 +287,14 @@ class HostActor(pykka.ThreadingActor):
             ends.popleft()
         return len(ends) >= LIVES
 
-    def _fail(self, why: str) -> None:
+    def _give_up(self, why: str) -> None:
         """Fail closed: nothing is asked or released any more, and everybody is told why."""
-        self.failure = RuntimeFailureError(
-            Code.ACTOR_LOST, f"{why}; the runtime is closed, its logs are as they were recorded"
+        self._fail(
+            RuntimeFailureError(
+                Code.ACTOR_LOST,
+                f"{why}; the runtime is closed, its logs are as they were recorded",
+            )
         )
-        if not self.ready.done():
-            self.ready.set_exception(self.failure)
-        for role in OWNERS:
-            self._requests.lose(role)
-            waiting, self._waiting_for[role] = self._waiting_for[role], []
-            for promise in waiting:
-                promise.fail(self.failure)
 
     # Ending.
 
@@ -387,7 +323,7 @@ class HostActor(pykka.ThreadingActor):
 
         def all_done() -> None:
             if not left:
-                _give(future, stopped)
+                give(future, stopped)
 
         def ask_others() -> None:
             for role in others:
@@ -412,27 +348,3 @@ def _wait_for_end(life: OwnerProcess, deadline: float) -> None:
             life.kill()
         watch.close()
     life.reap()
-
-
-def _pass_on(promise: Promise[Any], future: Future[Any]) -> None:
-    try:
-        value = promise.result()
-    except BaseException as error:
-        _fail(future, error)
-    else:
-        _give(future, value)
-
-
-def _give(future: Future[Any], value: Any) -> None:
-    with suppress(InvalidStateError):  # the other one came first
-        future.set_result(value)
-
-
-def _fail(future: Future[Any], error: BaseException) -> None:
-    with suppress(InvalidStateError):
-        future.set_exception(error)
-
-
-def closed_error() -> RuntimeFailureError:
-    """What is said to those who ask after the end."""
-    return RuntimeFailureError(Code.RUNTIME_CLOSED, "the runtime is closed")

@@ -31,8 +31,8 @@ from ..messages import (
 )
 from ..port import PeerLostError, ReplyTimeoutError
 from ..roles import Role
+from .connection import Connection
 from .flow import Flow, in_thread
-from .host import HostActor
 
 #: What :meth:`Session.append` takes; turns, steps and calls have objects of their own.
 APPENDABLE = frozenset({"user/message", "system/message", "approval/policy", "sandbox/mode"})
@@ -43,7 +43,7 @@ APPEND_TIMEOUT = 30.0
 class SessionCore:
     """One open session; used from any one thread at a time."""
 
-    def __init__(self, host: HostActor, opened: SessionOpened, default_policy: str) -> None:
+    def __init__(self, host: Connection, opened: SessionOpened, default_policy: str) -> None:
         self.host = host
         self.id = opened.session
         self.created_at = opened.created_at
@@ -236,12 +236,12 @@ class SessionCore:
             return iter(())
         return read_events(self.path, from_seq, end_seq)
 
-    def close(self) -> Flow[int]:
+    def close(self, timeout: float = APPEND_TIMEOUT) -> Flow[int]:
         """Flush and let go of the session; the seq up to which it is durable (L16)."""
         if self._ended is not None:
             return self.durable_seq
         reply: SessionClosed = yield from self.ask(
-            Role.WRITER, lambda rid: CloseSession(rid, self.id)
+            Role.WRITER, lambda rid: CloseSession(rid, self.id), timeout
         )
         self.durable_seq = reply.durable_seq
         self.end(None)

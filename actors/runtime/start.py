@@ -57,8 +57,11 @@ class Keys:
         return cls(owners, KeyPair.generate(), KeyPair.generate(), KeyPair.generate())
 
     def admitted(self, role: Role) -> dict[bytes, Role]:
-        """Who may connect to the owner ``role``, and as what."""
-        admitted = {self.host.public: Role.HOST, self.client.public: Role.CLIENT}
+        """Who may connect to the owner ``role`` from its start, and as what.
+
+        Clients get keys of their own from the front desk; the one they all know opens that only.
+        """
+        admitted = {self.host.public: Role.HOST}
         if role in (Role.BROKER, Role.WRITER):
             admitted[self.answerer.public] = Role.ANSWERER
         if role is not Role.DISPATCHER:
@@ -74,8 +77,21 @@ class Starter:
         self._config, self._directory, self._keys = config, directory, keys
         self._lives: dict[Role, int] = {}
         self.addresses: dict[Role, PeerAddress] = {}
+        #: Keys of the clients that are attached: the next life of an owner admits them.
+        self.clients: set[bytes] = set()
+        #: Where clients attach; ``inproc`` is for one process and has no desk.
+        self.desk_endpoint: str | None = self._desk_endpoint()
         for role in OWNERS:
             self._new_address(role)
+
+    def _desk_endpoint(self) -> str | None:
+        match self._config.transport:
+            case "tcp":
+                return f"tcp://127.0.0.1:{_free_port()}"
+            case "ipc":
+                return self._directory.endpoint("host")
+            case _:
+                return None
 
     def _new_address(self, role: Role) -> None:
         life = self._lives[role] = self._lives.get(role, 0) + 1
@@ -104,7 +120,7 @@ class Starter:
             role=role,
             endpoints=endpoints,
             keys=self._keys.owners[role],
-            admitted=self._keys.admitted(role),
+            admitted=self._keys.admitted(role) | dict.fromkeys(self.clients, Role.CLIENT),
             peers=peers,
             host_pid=os.getpid(),
             root=str(self._config.root),

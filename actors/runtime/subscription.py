@@ -29,8 +29,8 @@ from ..messages import (
     WriteFailed,
 )
 from ..roles import Role
+from .connection import Connection
 from .flow import Flow
-from .host import HostActor
 from .session import SessionCore
 
 #: Items a reader may fall behind by before it is made to re-read the log.
@@ -182,7 +182,7 @@ class SubscriptionCore:
 class Streams:
     """The subscriptions of one host: the writer sends each session's items once."""
 
-    def __init__(self, host: HostActor) -> None:
+    def __init__(self, host: Connection) -> None:
         self._host = host
         self._lock = threading.Lock()
         self._readers: dict[str, list[SubscriptionCore]] = {}

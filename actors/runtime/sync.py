@@ -14,7 +14,9 @@ from interlock.backends.jsonl import Listing
 from ..agent.answer import Answer
 from ..tools.result import ToolResult
 from ..tools.spec import ToolSpec
+from .attached import ClientCore
 from .config import make_config
+from .connected import ConnectedCore
 from .core import CLOSE_TIMEOUT, INTERRUPT_TIMEOUT, RuntimeCore
 from .flow import run_sync
 from .session import SessionCore
@@ -48,13 +50,44 @@ class Runtime:
     """
 
     def __init__(self, root: str | os.PathLike[str] | None = None, **options: Any) -> None:
-        self._core = RuntimeCore(make_config(root, **options))
+        self._core: ConnectedCore = RuntimeCore(make_config(root, **options))
         run_sync(self._core.started())
+
+    @classmethod
+    def connect(cls, address: str, key: str) -> Self:
+        """Attach to a runtime that another process hosts; its tools run where that has them.
+
+        An attached client creates, opens, calls and subscribes (X4). What it opened is its own:
+        when it closes, or its process ends, its sessions are flushed and closed, and the runtime
+        goes on. When the runtime ends, every request fails with ``ACTOR_LOST``.
+
+        :param address: ``address`` of the runtime.
+        :param key: ``client_key`` of the runtime, a secret.
+        :raises ValueError: one of them is malformed.
+        :raises RuntimeFailureError: ``ACTOR_LOST``: no runtime with that key listens there.
+
+        >>> with Runtime.connect(address, key) as runtime:
+        ...     session = runtime.create(cwd=".")
+        """
+        runtime = cls.__new__(cls)
+        runtime._core = ClientCore(address, key)
+        run_sync(runtime._core.started())
+        return runtime
 
     @property
     def root(self) -> Path:
         """Where session logs live."""
-        return self._core.config.root
+        return self._core.root
+
+    @property
+    def address(self) -> str:
+        """Where others attach with :meth:`connect`; ``ValueError`` for an ``inproc`` runtime."""
+        return self._core.address
+
+    @property
+    def client_key(self) -> str:
+        """The secret with which they do; it is nowhere but in memory and where you put it."""
+        return self._core.client_key
 
     @property
     def processes(self) -> dict[str, int]:
@@ -117,7 +150,7 @@ class Runtime:
 class Session:
     """One agent's log, open for appending. Turns follow one another; use it from one thread."""
 
-    def __init__(self, runtime: RuntimeCore, core: SessionCore) -> None:
+    def __init__(self, runtime: ConnectedCore, core: SessionCore) -> None:
         self._runtime, self._core = runtime, core
 
     @property
@@ -143,7 +176,7 @@ class Session:
     @property
     def tools(self) -> Sequence[ToolSpec]:
         """The tools that its calls may name."""
-        return [tool.spec for tool in self._runtime.config.tools.values()]
+        return self._runtime.tools
 
     def read(self, from_seq: int) -> list[Event]:
         """The events from ``from_seq`` on; the newest may not be durable yet."""

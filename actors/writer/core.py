@@ -63,6 +63,8 @@ class WriterCore:
         self._port, self._backend, self._incarnation, self._end = port, backend, incarnation, end
         self._sessions: dict[str, Open] = {}
         self._opening: set[str] = set()
+        #: Keys of clients that have gone; none is ever used again.
+        self._dismissed: set[bytes] = set()
         self._due: dict[str, Open] = {}
         self._appended_events = 0
         self._writes = 0
@@ -96,7 +98,10 @@ class WriterCore:
             case StreamAck(session, count):
                 self._stream_ack(peer, session, count)
             case CloseSession(rid, session):
-                self._close(peer, rid, self._session(session))
+                opened = self._session(session)
+                if peer.role is not Role.HOST:
+                    self._check_opener(peer, opened)
+                self._close(peer, rid, opened)
             case _:
                 raise LogError(
                     Code.EVENT_INVALID, f"the writer has no use for {type(message).__name__}"
@@ -117,6 +122,29 @@ class WriterCore:
     def host_lost(self) -> None:
         """F1: stay until the dispatcher has recorded what still runs, then settle and end."""
         self._port.when_gone(Role.DISPATCHER, lambda: self.shutdown(0.0).then(self._end))
+
+    def client_gone(self, key: bytes) -> Promise[None]:
+        """Flush and close the sessions that only this client could go on with."""
+        self._dismissed.add(key)
+        settled: Promise[None] = Promise()
+        left = {s for s, opened in self._sessions.items() if opened.opener == key}
+
+        def closed(session: str, opened: Open, closing: Promise[int]) -> None:
+            try:
+                closing.result()
+            except InterlockError as error:
+                self._let_go(opened, error)
+            left.discard(session)
+            if not left:
+                settled.resolve(None)
+
+        if not left:
+            settled.resolve(None)
+        for session in list(left):
+            opened = self._sessions[session]
+            closing = self._closing(opened)
+            closing.then(lambda s=session, o=opened, c=closing: closed(s, o, c))  # type: ignore[misc]
+        return settled
 
     def shutdown(self, grace: float) -> Promise[Stopped]:
         """L16: flush and close every session; what could not be flushed is named."""
@@ -206,6 +234,9 @@ class WriterCore:
             if self._stopping:  # nobody would close it any more
                 log.close()
                 self._refuse(peer, rid, closing_down(session))
+                return
+            if peer.key in self._dismissed:  # it went while its session was being opened
+                log.close()
                 return
             opened = Open(log, peer.key, peer.identity, log.header.created_at)
             self._sessions[session] = opened
@@ -304,7 +335,7 @@ class WriterCore:
 
     def _append(self, peer: Peer, message: Append) -> None:
         opened = self._session(message.session)
-        self._check_opener(peer, opened)
+        self._check_opener(peer, opened, message.behalf)
         check_rights(peer.role, message.drafts, message.session)
         if message.after > opened.last_seq:
             raise LogError(
@@ -320,13 +351,16 @@ class WriterCore:
         else:
             self._reply(peer, message.rid, opened, first, last)
 
-    def _check_opener(self, peer: Peer, opened: Open) -> None:
-        if peer.role is not Role.DISPATCHER and peer.key != opened.opener:
+    def _check_opener(self, peer: Peer, opened: Open, behalf: bytes = b"") -> None:
+        """X4: a session belongs to who opened it; the dispatcher says for whom it asks."""
+        if peer.role is Role.DISPATCHER and not behalf:
+            return
+        if (behalf if peer.role is Role.DISPATCHER else peer.key) != opened.opener:
             session = opened.log.header.id
             raise LogError(
                 Code.EVENT_INVALID,
-                f"session {session!r} was opened over another connection; only that one appends "
-                "to it, repairs it and closes it",
+                f"session {session!r} was opened by somebody else, who alone appends to it, "
+                "repairs it and closes it; close it there and open it here",
                 session=session,
             )
 

@@ -30,7 +30,9 @@ def check_rights(role: Role, drafts: Iterable[Draft], session: str) -> None:
     """Raise ``EVENT_INVALID`` where ``role`` may not append one of ``drafts``."""
     for draft in drafts:
         reserved = draft.type in DISPATCHER_TYPES or draft.type.startswith("interlock/")
-        allowed = draft.type in DISPATCHER_TYPES if role is Role.DISPATCHER else not reserved
+        # P7: only results have bytes of their own beside the log.
+        plain = not reserved and draft.spill is None
+        allowed = draft.type in DISPATCHER_TYPES if role is Role.DISPATCHER else plain
         if not allowed:
             raise LogError(
                 Code.EVENT_INVALID,

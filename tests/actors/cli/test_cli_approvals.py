@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import select
@@ -92,6 +93,25 @@ def test_a_runtime_that_does_not_answer_is_said_within_seconds(cli, live):
         assert "did not answer" in cli("approvals", "allow", request["id"]).refused(1)
     finally:
         os.kill(broker, signal.SIGCONT)
+    assert cli("approvals", "allow", request["id"]).status == 0
+
+
+def test_F1_a_broker_that_is_gone_is_said_at_once_and_hides_no_other(cli, live):
+    request = ask(cli, live)
+    [found] = cli.runtimes.glob("interlock/*/runtime.json")
+    gone = found.parent.with_name("0gone")
+    gone.mkdir(mode=0o700)
+    info = json.loads(found.read_text())
+    info |= {"broker": f"ipc://{gone}/broker-1", "pid": 1}
+    (gone / "runtime.json").write_text(json.dumps(info))
+    (gone / "answerer.key").write_text(found.with_name("answerer.key").read_text())
+    ran = cli("approvals", "list", "--json")
+    assert ran.status == 0
+    assert {r["pid"]: r["answers"] for r in ran.json["runtimes"]} == {
+        1: False,
+        live.process.pid: True,
+    }
+    assert "nobody listens" in ran.err
     assert cli("approvals", "allow", request["id"]).status == 0
 
 

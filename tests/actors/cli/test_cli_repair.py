@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+import pytest
+
 
 def _files(root):
     return {p.name: p.read_bytes() for p in root.rglob("*") if p.is_file()}
@@ -51,17 +53,18 @@ def test_R2_repairing_a_repaired_log_changes_nothing(cli, make, drafts):
     assert _files(cli.root) == before
 
 
-def test_L9_a_torn_end_is_cut_and_its_events_are_written_back(cli, make, drafts):
+@pytest.mark.parametrize(("cut", "recovered"), [(2, 1), (12, 0)])
+def test_L9_a_torn_end_is_cut_and_its_events_are_written_back(cli, make, drafts, cut, recovered):
     path = make("a", *drafts.whole())
-    torn = path.read_bytes()[:-5]
+    torn = path.read_bytes()[:-cut]
     path.write_bytes(torn)
     dry = cli("sessions", "repair", "a", "--json").json
     assert dry["written"] is False
-    assert dry["cut"]["bytes"] > 0
+    assert dry["cut"]["recovered"] == recovered
     assert cli("sessions", "repair", "a", "--write").status == 0
     assert path.with_name(f"{path.name}.before-repair-1").read_bytes() == torn
     [entry] = cli("sessions", "verify", "a", "--json").json["sessions"]
-    assert (entry["status"], entry["dropped"]) == ("ok", None)
+    assert (entry["status"], entry["stored_events"], entry["dropped"]) == ("ok", 9, None)
 
 
 def test_two_repairs_keep_two_copies(cli, make, drafts):
