@@ -352,7 +352,10 @@ class Mailbox:
         elif _property(frame, "Socket-Type") is None:
             # No handshake at all: an inproc connection, so our own process, which says who it is.
             name, _, _ = identity.partition(b"#")
-            peer = Peer(identity, Role(name.decode()), name)
+            try:
+                peer = Peer(identity, Role(name.decode()), name)
+            except ValueError:
+                return None
         else:
             return None  # it came over a wire and nobody vouched for it
         self._peers[identity] = peer

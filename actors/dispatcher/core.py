@@ -84,6 +84,8 @@ class DispatcherCore:
         #: The latest step of each session: a repeated request joins it (P9).
         self._steps: dict[str, StepRun] = {}
         self._nested_calls: set[CallRun] = set()
+        #: Keys of clients that have gone; none is ever used again.
+        self._gone: set[bytes] = set()
         self._stopping = False
         self._host_gone = False
         self._calls = 0
@@ -152,9 +154,12 @@ class DispatcherCore:
         return spawn(self._client_gone(key)).result
 
     async def _client_gone(self, key: bytes) -> None:
+        self._gone.add(key)
+        why = "the client that made the call has gone"
         steps = [step for step in self._steps.values() if step.requester_key == key]
         for step in steps:
-            step.cancel_unreleased("the client that made the call has gone")
+            step.cancel_unreleased(why)
+        self._cancel_nested(why, key)
         for step in steps:
             await first(step.results)
 
@@ -275,7 +280,7 @@ class DispatcherCore:
                 Code.TOOL_DENIED, f"Calls nest {MAX_DEPTH} deep at most; this one was not started."
             )
             return WireResult(parent.shown_id, message.name, -1, outcome)
-        if self._host_gone:  # F1: nothing new is released
+        if self._host_gone or parent.requester_key in self._gone:  # F1: nothing new is released
             outcome = Outcome.failure(
                 Code.ABORTED_BEFORE_DISPATCH,
                 "The call was not started: the process that made the outer call has ended.",
@@ -358,8 +363,12 @@ class DispatcherCore:
     def _cancel_unreleased(self, reason: str) -> None:
         for step in self._steps.values():
             step.cancel_unreleased(reason)
+        self._cancel_nested(reason)
+
+    def _cancel_nested(self, reason: str, key: bytes | None = None) -> None:
+        """Nested calls that wait: everybody's, or those of one client."""
         for call in list(self._nested_calls):
-            if not call.released:
+            if not call.released and key in (None, call.requester_key):
                 call.cancel(reason)
 
     async def _drain(self) -> None:

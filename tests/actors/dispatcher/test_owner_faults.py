@@ -121,6 +121,23 @@ def test_F1_nothing_new_is_taken(world):
     assert len(world.recorded(Release)) == 1
 
 
+def test_F1_nor_does_a_body_of_a_client_that_has_gone(world):
+    world.answerer()
+    world.execute(("c1", "act"))
+    body = world.running("c1")
+    body.call("ask", sub=1)
+    gone = world.dispatcher().client_gone(world.host.key)
+    world.network.run()
+    assert body.nested(1).outcome.code == Code.ABORTED_BEFORE_DISPATCH
+    body.call("look", sub=2)
+    assert body.nested(2).outcome.code == Code.ABORTED_BEFORE_DISPATCH
+    assert len(world.recorded(Release)) == 1
+    assert not gone.done, "what was released runs on"
+    body.finish("recorded")
+    assert gone.done
+    assert len(world.of("tool/result")) == 1
+
+
 # F2: the writer is replaced.
 
 
