@@ -15,6 +15,7 @@ from typing import Any
 from interlock.backends.codes import Code
 
 from ..bodies.runner import BodyDone, BodyJob, BodyRunner
+from ..errors import RuntimeFailureError
 from ..messages import (
     AnswerApproval,
     ApprovalAsked,
@@ -62,6 +63,24 @@ class HostBodies:
         self._judges.close()
         self._threads.close()
         self._answering.close()
+
+    def dispatcher_lost(self) -> None:
+        """F3: what the dispatcher released is over, and nobody answers its nested calls (any
+        thread).
+
+        The calls' outcomes are recorded as unknown; a body in this process can only be asked to
+        stop.
+        """
+        nested, self._nested = self._nested, {}
+        for waiting in nested.values():
+            waiting.set_exception(
+                RuntimeFailureError(
+                    Code.ACTOR_LOST,
+                    "the dispatcher that led this call has ended, and the call with it",
+                )
+            )
+        for body in self._runner.running():
+            self._runner.cancel(body.number, "the dispatcher that led this call has ended")
 
     def take(self, message: Message) -> bool:
         """Handle ``message`` if it is for the host's code (the host's thread)."""

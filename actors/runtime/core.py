@@ -77,9 +77,14 @@ class RuntimeCore(ConnectedCore):
         if loop is not None:
             self._bodies.use_loop(loop)
         self._host.told = self._take
-        self._host.owner_lost = self._owner_lost
+        self._host.owner_lost = self._lost
         self._host.broker_moved = self._broker_moved
         self._started_ms = time.time_ns() // 1_000_000
+
+    def _lost(self, role: Role) -> None:
+        if role is Role.DISPATCHER:
+            self._bodies.dispatcher_lost()
+        self._owner_lost(role)
 
     def _registration(self) -> RegisterTools:
         config = self.config

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from interlock.actors import Command, Runtime, RuntimeFailureError, ToolCall, tool
+from interlock.actors import Command, Runtime, RuntimeFailureError, ToolCall, ToolContext, tool
 from interlock.actors.roles import Role
 from interlock.backends.codes import Code
 from interlock.backends.reading import read_log
@@ -110,6 +110,31 @@ def test_F3_the_dispatcher_dies_and_the_turn_goes_on(start: Start, tmp_path: Pat
             step.assistant("", [ToolCall("c3", "add", {"a": 2, "b": 2})])
             assert step.execute()[0].value == 4
     assert mark.read_text() == "c1\n", "the body ran twice"
+
+
+@tool(effect="write", place="host")
+def host_waits(ctx: ToolContext, mark: str) -> str:
+    """Wait in the embedding process until asked to stop."""
+    Path(mark).touch()
+    ctx.wait_cancelled(60)
+    Path(mark).with_name("asked").write_text(str(ctx.cancelled))
+    return "stopped"
+
+
+def test_F3_a_host_body_is_asked_to_stop_when_its_dispatcher_dies(
+    start: Start, tmp_path: Path
+) -> None:
+    runtime = start(tools=[host_waits])
+    session = runtime.create(cwd=tmp_path)
+    with session.turn("work") as turn, turn.step() as step:
+        step.assistant("", [ToolCall("c1", "host_waits", {"mark": str(tmp_path / "mark")})])
+        running = InThread(step.execute)
+        until((tmp_path / "mark").exists)
+        os.kill(runtime.processes["dispatcher"], signal.SIGKILL)
+        [result] = running.result()
+    assert result.code == Code.TOOL_OUTCOME_UNKNOWN
+    assert until((tmp_path / "asked").exists)
+    assert (tmp_path / "asked").read_text() == "True"
 
 
 def test_F4_the_broker_dies_and_what_it_was_asked_is_unavailable(
