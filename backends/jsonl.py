@@ -15,7 +15,15 @@ from .errors import LogError, SessionError
 from .event import decode_line
 from .files import FileCache
 from .fold import LogFold
-from .header import VERSION, Header, decode_header, encode_header, older_format
+from .generations.current import current_header
+from .header import (
+    VERSION,
+    Header,
+    decode_header,
+    decode_stored_header,
+    encode_header,
+    newer_format,
+)
 from .lock import SessionLock
 from .log import SessionLog
 from .paths import log_name, parse_log_name, project_dir_name, session_dir_name
@@ -212,16 +220,8 @@ class JsonlBackend:
                 Code.SESSION_NOT_FOUND, f"{directory} holds no log", directory=str(directory)
             )
         parsed = parse_log_name(path.name)
-        if parsed is not None and parsed[0] < VERSION:
-            raise older_format(parsed[0], str(path))
         if parsed is not None and parsed[0] > VERSION:
-            raise SessionError(
-                Code.SESSION_FORMAT_UNSUPPORTED,
-                f"{path}: written by a newer version (format v{parsed[0]}, this one reads "
-                f"v{VERSION}); open it with that version",
-                file=str(path),
-                version=parsed[0],
-            )
+            raise newer_format(parsed[0], str(path))
         return path
 
     def _store(
@@ -299,10 +299,8 @@ class JsonlBackend:
                 return None
             with LogFile(path, self._disk) as file:
                 version = file.version
-                header = decode_header(
-                    file.header_line(),
-                    file_version=VERSION if version is None else version,
-                    source=str(path),
+                stored = decode_stored_header(
+                    file.header_line(), file_version=version, source=str(path)
                 )
         except SessionError as error:
             return Listing(directory, path, None, version, error.code, error.message)
@@ -312,4 +310,4 @@ class JsonlBackend:
         except OSError as error:
             message = f"{path or directory}: cannot be read: {error.strerror}"
             return Listing(directory, path, None, version, Code.SESSION_CORRUPT, message)
-        return Listing(directory, path, header, version)
+        return Listing(directory, path, current_header(stored), version)

@@ -50,8 +50,7 @@ class Reader(Protocol):
     """One pass over a log file as the current event stream, whatever generation it is stored in.
 
     ``version`` is the file's generation and ``header`` the current one. After :meth:`events` is
-    exhausted ``fold`` is the log's state, ``recovered`` tells what its end lacks, and ``good`` how
-    many of the file's own events are good.
+    exhausted ``fold`` is the log's state.
     """
 
     path: Path
@@ -59,8 +58,14 @@ class Reader(Protocol):
     version: int
     header: Header
     fold: LogFold
-    recovered: Recovered | None
-    good: int
+
+    @property
+    def recovered(self) -> Recovered | None:
+        """What the file's end lacks, or None."""
+
+    @property
+    def good(self) -> int:
+        """How many of the file's own events are good."""
 
     def events(self) -> Iterator[Event]:
         """Yield every current event; raise what refuses the log."""

@@ -18,8 +18,9 @@ from .disk import Disk, OsDisk
 from .errors import SessionError
 from .event import EnvelopeError, Event, RowError, decode_line
 from .fold import LogFold
-from .header import VERSION, Header, decode_header
-from .passes import LinePass
+from .generations.current import MigratingReader
+from .header import VERSION, Header, decode_header, decode_stored_header
+from .passes import LinePass, Reader
 from .source import Line, LogFile
 from .surface import SurfaceError
 
@@ -35,10 +36,11 @@ class Reading:
     the log is.
     """
 
-    def __init__(self, reader: LogReader, disk: Disk) -> None:
+    def __init__(self, reader: Reader, disk: Disk) -> None:
         self.path = reader.path
         self.header = reader.header
-        self.version = VERSION
+        #: The generation that the file is stored in; the events are current whatever it is.
+        self.version = reader.version
         self.compression = "zstd" if reader.compressed else "none"
         self.dropped = reader.recovered.dropped if reader.recovered else None
         self.fold = reader.fold
@@ -56,10 +58,11 @@ class Reading:
 
 
 def read_log(path: Path, *, disk: Disk | None = None, expect_id: str | None = None) -> Reading:
-    """Read and check a log file of the current generation. Changes nothing on disk.
+    """Read and check a log file of any generation up to this one. Changes nothing on disk.
 
-    ``expect_id`` is the session that the file should belong to. What was dropped at the end is in
-    :attr:`Reading.dropped`; in a log that is being written it may only be not there yet.
+    An older one is migrated in memory (L12). ``expect_id`` is the session that the file should
+    belong to. What was dropped at the end is in :attr:`Reading.dropped`; in a log that is being
+    written it may only be not there yet.
 
     Raises ``SessionError``: ``SESSION_CORRUPT`` with file, frame, offset and last good seq, or
     ``SESSION_FORMAT_UNSUPPORTED``. ``OSError`` if the file cannot be read.
@@ -68,7 +71,7 @@ def read_log(path: Path, *, disk: Disk | None = None, expect_id: str | None = No
     for last_try in _TRIES:
         with LogFile(Path(path), disk) as file:
             try:
-                reader = LogReader(file, expect_id=expect_id)
+                reader = open_reader(file, expect_id=expect_id)
                 for _ in reader.events():
                     pass
                 return Reading(reader, disk)
@@ -89,7 +92,7 @@ def read_events(
     for last_try in _TRIES:
         with LogFile(Path(path), disk) as file:
             try:
-                for event in LogReader(file).events():
+                for event in open_reader(file).events():
                     if end_seq is not None and event.seq >= end_seq:
                         return
                     if event.seq >= start_seq:
@@ -99,6 +102,24 @@ def read_events(
             except SessionError:
                 if last_try or not file.changed():
                     raise
+
+
+def open_reader(file: LogFile, *, expect_id: str | None = None) -> Reader:
+    """Return one pass over a log file as current events, whichever generation it is stored in.
+
+    Raises ``SessionError`` for a header that no generation has.
+    """
+    if _is_older(file):
+        return MigratingReader(file, expect_id=expect_id)
+    return LogReader(file, expect_id=expect_id)
+
+
+def _is_older(file: LogFile) -> bool:
+    if file.version is not None:
+        return file.version < VERSION
+    # The name says nothing: what the header says about a damaged log is said by its reader.
+    stored = decode_stored_header(file.header_line(), file_version=None, source=str(file.path))
+    return stored.version < VERSION
 
 
 class LogReader(LinePass[Event]):
