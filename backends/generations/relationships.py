@@ -32,7 +32,8 @@ class _Compaction:
 class Relationships:
     """Checks a migrated log's events one by one; :class:`Refusal` says which rule is broken.
 
-    ``fold`` is the log's state before the event, kept by the caller.
+    ``fold`` is the log's state, kept by the caller: before or after the event, since what is asked
+    of it (the surface, a person's messages) is only asked for events that change neither.
     """
 
     def __init__(self, fold: LogFold) -> None:
