@@ -71,9 +71,9 @@ def check_row(event: Event) -> None:
         check_body(kind, data)
         if kind == "assistant/message" and not isinstance(data.get("stream"), list):
             raise SchemaError("assistant/message has no stream")
-        if kind == "tool/result" and "error" in data:
-            if data["message"]["content"][0].get("isError") is not True:
-                raise SchemaError("a tool result with an error must be marked isError")
+        failed = kind == "tool/result" and "error" in data
+        if failed and data["message"]["content"][0].get("isError") is not True:
+            raise SchemaError("a tool result with an error must be marked isError")
     elif is_known(kind) and (event.surface_op is not None or event.sources is not None):
         raise SchemaError(f"{kind} may have neither surfaceOp nor sourceEventSeqs")
     check_structure(kind, data)

@@ -18,7 +18,8 @@ import msgspec
 
 from ..disk import OsDisk
 from ..errors import InterlockError
-from ..event import encode_line
+from ..event import Event, encode_line
+from ..fold import LogFold
 from ..header import encode_header
 from ..reading import LogReader
 from ..source import LogFile
@@ -71,23 +72,44 @@ def verify_elsewhere(path: Path, expected: Expected) -> Verdict:
         raise OSError(f"the verification ended with {done.returncode}: {said}") from error
 
 
+class _Target:
+    """The checks of a migrated log that no reader makes, up to the first one that fails."""
+
+    def __init__(self, fold: LogFold) -> None:
+        self.refusal: Refusal | None = None
+        self._relationships = Relationships(fold)
+
+    def check(self, event: Event) -> None:
+        if self.refusal is not None:
+            return
+        try:
+            self._relationships.check(event)
+            if event.type in ("assistant/message", "assistant/attempt"):
+                check_replay(event)
+        except Refusal as refusal:
+            self.refusal = refusal
+
+    def finish(self) -> None:
+        if self.refusal is None:
+            try:
+                self._relationships.finish()
+            except Refusal as refusal:
+                self.refusal = refusal
+
+
 def verify_copy(path: Path, expected: Expected) -> Verdict:
     """Verify a migrated file in this process."""
     digest, count = hashlib.sha256(), 0
     try:
         with LogFile(path, OsDisk()) as file:
             reader = LogReader(file, expect_id=expected.id)
+            target = _Target(reader.fold)
             digest.update(encode_header(reader.header))
-            relationships = Relationships(reader.fold)
             for event in reader.events():
                 digest.update(encode_line(event))
                 count += 1
-                relationships.check(event)
-                if event.type in ("assistant/message", "assistant/attempt"):
-                    check_replay(event)
-            relationships.finish()
-    except Refusal as refusal:
-        return Verdict(refusal.reason, refused=True, seq=refusal.seq)
+                target.check(event)
+            target.finish()
     except (InterlockError, OSError) as error:
         return Verdict(str(error))
     if reader.recovered is not None:
@@ -96,6 +118,9 @@ def verify_copy(path: Path, expected: Expected) -> Verdict:
         return Verdict(f"the copy holds {count} events instead of {expected.events}")
     if digest.hexdigest() != expected.digest:
         return Verdict("the copy holds other events than were written")
+    # Only now: what a damaged copy says is no reason to refuse the log.
+    if target.refusal is not None:
+        return Verdict(target.refusal.reason, refused=True, seq=target.refusal.seq)
     return Verdict()
 
 

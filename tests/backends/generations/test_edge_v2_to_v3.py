@@ -1,4 +1,4 @@
-"""v2 → v3: the system prompt becomes messages, and everything else is audited to the last member."""
+"""v2 → v3: the system prompt becomes messages, and the rest is audited to the last member."""
 
 from __future__ import annotations
 
