@@ -49,7 +49,21 @@ _RENAMED = {
 def check_members(row: Row, members: tuple[str, ...]) -> None:
     """Refuse a payload that has not exactly these members."""
     if row.data.keys() != set(members):
-        raise Refusal(f"{row.type} has other members than {', '.join(members)}", seq=row.seq)
+        expected = ", ".join(members) or "none"
+        raise Refusal(f"{row.type} should have these members: {expected}", seq=row.seq)
+
+
+def delivery_fault(row: Row, version: int) -> str | None:
+    """Return what is wrong with a delivery marker, if it is one of generation ``version``."""
+    data = row.data
+    if data.get("sessionFormatVersion", 0) != version:
+        return None
+    session_id, through = data.get("sessionId"), data.get("throughSeq")
+    if not isinstance(session_id, str) or not session_id:
+        return "a delivery marker names no session"
+    if type(through) is not int or not 0 <= through < row.seq:
+        return "a delivery marker names no earlier event"
+    return None
 
 
 def audit(row: Row) -> None:
@@ -69,8 +83,28 @@ def audit(row: Row) -> None:
         raise Refusal(f"{kind}: {fault}", seq=row.seq)
 
 
-def _rules(value: Any, _data: dict[str, Any]) -> str | None:
+def _request(value: Any, data: dict[str, Any]) -> str | None:
+    if data["header"]["config"].get("reasoningEffort") == "":
+        return "reasoningEffort is empty"
     return further_fault(value)
+
+
+def _retry(value: Any, data: dict[str, Any]) -> str | None:
+    return _failure(data["failure"]) or further_fault(value)
+
+
+def _turn_end(value: Any, data: dict[str, Any]) -> str | None:
+    fault, reason = further_fault(value), data["reason"]
+    return _failure(reason["error"]) if fault is None and reason["kind"] == "error" else fault
+
+
+def _failure(failure: dict[str, Any]) -> str | None:
+    empty = not failure["message"] or failure.get("requestId") == ""
+    return "a failure's message or requestId is empty" if empty else None
+
+
+def _command(_value: Any, data: dict[str, Any]) -> str | None:
+    return None if isinstance(data.get("args", ""), str) else "a command's args are no text"
 
 
 def _messages(_value: Any, data: dict[str, Any]) -> str | None:
@@ -97,8 +131,9 @@ def _chunk_fault(chunk: Any) -> str | None:
     if not isinstance(chunk, dict):
         return "a chunk in the stream is no object"
     kind = chunk.get("type")
-    if kind == "block-start" and chunk.get("blockType") not in _BLOCKS:
-        return f"the stream starts a block of the unknown kind {chunk.get('blockType')!r}"
+    block = chunk.get("blockType")
+    if kind == "block-start" and not (isinstance(block, str) and block in _BLOCKS):
+        return f"the stream starts a block of the unknown kind {block!r}"
     if kind == "block-end":
         try:
             msgspec.convert(chunk.get("block"), payloads.Block)
@@ -130,9 +165,10 @@ def _title(value: Any, data: dict[str, Any]) -> str | None:
 
 
 _FURTHER: dict[str, Callable[[Any, dict[str, Any]], str | None]] = {
-    "turn/end": _rules,
-    "llm/retry": _rules,
-    "request/header": _rules,
+    "turn/end": _turn_end,
+    "llm/retry": _retry,
+    "request/header": _request,
+    "command/run": _command,
     "session/title": _title,
     "user/message": _messages,
     "agent/inbox/spliced": _messages,

@@ -8,12 +8,17 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from ..payloads import Count, Exact, Number, Section, Text
+from ..payloads import Count, Exact, Number, Text
 
 
 class User(Exact, tag_field="kind", tag="user"):
     rpc_id: Text | UnsetType = UNSET
     client_time_zone: Text | UnsetType = UNSET
+
+
+class Section(Exact):
+    name: Text
+    text: str
 
 
 class Plugin(Exact, tag_field="kind", tag="plugin"):

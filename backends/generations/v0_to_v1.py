@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..header import StoredHeader
-from .inventory import V0_TYPES, check_members
+from .inventory import V0_TYPES, check_members, delivery_fault
 from .refusal import Refusal
 from .rows import Item, Row, Run
 
@@ -67,8 +67,11 @@ class V0ToV1:
             check_members(row, ("sessionId", "throughSeq"))
             header, inherited = self.header.header, self.header.inherited or 0
             owed = header.parent_session is None or row.seq >= inherited
-            if owed and data.get("sessionId") != header.id:
-                raise Refusal("a delivery marker names another session", seq=row.seq)
+            fault = delivery_fault(row, 0)
+            if fault is None and owed and data["sessionId"] != header.id:
+                fault = "a delivery marker names another session"
+            if fault is not None:
+                raise Refusal(fault, seq=row.seq)
 
 
 class Normalizer:

@@ -29,7 +29,7 @@ from msgspec import UNSET
 
 from ..header import StoredHeader
 from .attempt import Attempt
-from .inventory import V0_TYPES
+from .inventory import V0_TYPES, check_members, delivery_fault
 from .references import SeqMap
 from .refusal import Refusal
 from .rows import Item, Row, Run
@@ -79,7 +79,7 @@ class V1ToV2:
         self._observe(row)
         data = row.data
         turn, step, chunk = data.get("turn"), data.get("step"), data.get("chunk")
-        if not isinstance(turn, int) or not isinstance(step, int) or not isinstance(chunk, dict):
+        if type(turn) is not int or type(step) is not int or not isinstance(chunk, dict):
             raise Refusal("assistant/chunk is malformed", seq=row.seq)
         yield from self._belongs_to(turn, step)
         attempt = self._open(turn, step)
@@ -107,6 +107,8 @@ class V1ToV2:
             raise Refusal(f"it holds the unknown event type {row.type!r}", seq=row.seq)
         if row.type == "session-log-deepseek/delivery-accepted":
             self._check_delivery(row)
+        elif row.type == "session/end-seed":
+            check_members(row, ())
         interrupted = self._restart(row) if row.type == "turn/start" else None
         self._observe(row)
         if interrupted is not None:
@@ -205,6 +207,9 @@ class V1ToV2:
     def _check_delivery(self, row: Row) -> None:
         header, data = self.header.header, row.data
         inherited = header.parent_session is not None and row.seq < (self._cut or 0)
+        fault = delivery_fault(row, 1)
+        if fault is not None:
+            raise Refusal(fault, seq=row.seq)
         ours = data.get("sessionFormatVersion") != 1 or data.get("sessionId") == header.id
         if not ours and not inherited:
             raise Refusal("a delivery marker names another session", seq=row.seq)

@@ -30,7 +30,7 @@ from .. import jsontext
 from ..event import Event, Replace, SurfaceOp
 from ..grammar import is_repair_message_id
 from ..header import StoredHeader
-from .inventory import V2_TYPES, audit
+from .inventory import V2_TYPES, audit, delivery_fault
 from .references import SeqMap
 from .refusal import Refusal
 from .rows import Row
@@ -149,12 +149,10 @@ class V2ToV3:
         version = data.get("sessionFormatVersion")
         if version == 3:
             raise Refusal("a delivery marker claims to be of v3", seq=row.seq)
-        if version != 2:
-            return
-        through = data["throughSeq"]
-        if not isinstance(through, int) or not 0 <= through < row.seq or not data["sessionId"]:
-            raise Refusal("a delivery marker is malformed", seq=row.seq)
-        if data["sessionId"] != self._session:
+        fault = delivery_fault(row, 2)
+        if fault is not None:
+            raise Refusal(fault, seq=row.seq)
+        if version == 2 and data["sessionId"] != self._session:
             self._foreign_delivery = row.seq
 
     def _note_ids(self, row: Row) -> None:
