@@ -57,6 +57,27 @@ class Attempt:
         self._note(seq, 1, time)
         self.terminal = chunk.get("type") == "finish"
 
+    def extend(self, seq: int, time: int, chunk: Any) -> bool:
+        """Take in a delta that joins the last record, if it does and nothing about it is odd."""
+        if self.terminal or not self.stream or type(chunk) is not dict:
+            return False
+        previous, delta = self.stream[-1], _DELTAS.get(str(chunk.get("type")))
+        if delta is None or previous["type"] != delta[0]:
+            return False
+        same = chunk.get("index") == previous["index"] and chunk.get("id") == previous.get("id")
+        if not same or chunk.get("name") != previous.get("name") or chunk.get("name") == "":
+            return False
+        span, gap = self._spans[-1], time - self._last_times[-1]
+        if span[0] + span[1] != seq or abs(gap) > MAX_SAFE_INTEGER:
+            return False
+        previous["dt"].append(gap)
+        previous[delta[1]].append(chunk.get(delta[2]))
+        self._last_times[-1] = self.time = time
+        span[1] += 1
+        self.count += 1
+        self.last_seq = seq
+        return True
+
     def add_run(self, run: Run) -> None:
         """Take in a packed row."""
         self._add(run.record, run.time)

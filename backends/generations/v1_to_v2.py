@@ -58,7 +58,8 @@ class V1ToV2:
             if isinstance(item, Run):
                 yield from self._run(item)
             elif item.type == "assistant/chunk":
-                yield from self._chunk(item)
+                if not self._continues(item):
+                    yield from self._chunk(item)
             else:
                 yield from self._event(item)
         yield from self._finish_attempt()
@@ -73,6 +74,20 @@ class V1ToV2:
         attempt = self._open(run.turn, run.step)
         self._check_cut(attempt, run.seq, run.seq + run.count - 1)
         attempt.add_run(run)
+
+    def _continues(self, row: Row) -> bool:
+        """Take in a chunk that simply continues the run before it: nearly all of them do."""
+        attempt, data = self._attempt, row.data
+        if attempt is None or attempt.between or self._cut is not None:
+            return False
+        if (data.get("turn"), data.get("step")) != (attempt.turn, attempt.step):
+            return False
+        if not attempt.extend(row.seq, row.time, data.get("chunk")):
+            return False
+        self._map.skip()
+        self._previous = row
+        self._last_time = row.time
+        return True
 
     def _chunk(self, row: Row) -> Iterator[Row]:
         self._map.skip()

@@ -111,7 +111,7 @@ def write(root: Path) -> Callable[..., Path]:
             members = row["data"].get("texts") or row["data"].get("args")
             if row["type"].endswith("-chunks"):
                 lines.append({"type": row["type"], "seq0": seq, "time0": seq, "data": row["data"]})
-                seq += len(members)
+                seq += len(members or "x")
                 continue
             lines.append({"seq": seq, "time": 1000 + seq} | row)
             seq += 1
