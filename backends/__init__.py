@@ -13,6 +13,10 @@ byte; a new log, when the sync of its directory has returned after the hard link
 Beside the log stand ``session.lock`` (``flock``; a line about the holder, for people) and
 ``spill/<seq>`` (results too large to be inline).
 
+Logs of the generations before (``session.jsonl``, ``session.v1.jsonl``, ``session.v2.jsonl``, each
+with ``.zstd`` or without) read as the same events, and are migrated by opening them to write:
+``generations``.
+
 To follow an event to the disk, read ``fold`` (``admit`` gives it its seq), ``log`` (``append``,
 ``seal``), ``store`` (``write``), ``disk``. To follow it back: ``frames``, ``source``, ``reading``.
 """

@@ -182,13 +182,13 @@ def _decode_slowly(line: bytes) -> Event:
     kind, seq = row.get("type"), row.get("seq")
     if not isinstance(kind, str):
         raise RowError("the row has no type")
-    if not _is_integer(seq) or seq < 0:
+    if not is_integer(seq) or seq < 0:
         raise RowError("the row has no seq")
     unknown = sorted(row.keys() - _ENVELOPE)
     if unknown:
         raise EnvelopeError(f"unexpected member {unknown[0]!r}", type=kind, seq=seq)
     time = row.get("time")
-    if not _is_integer(time):
+    if not is_integer(time):
         raise EnvelopeError("time is no integer", type=kind, seq=seq)
     if row.get("ignorable", True) is not True:
         raise EnvelopeError("ignorable may only be true", type=kind, seq=seq)
@@ -223,7 +223,7 @@ def _event(
         raise EnvelopeError("time is out of range", type=kind, seq=seq)
     try:
         operation = None if surface_op is msgspec.UNSET else _decode_surface_op(surface_op)
-        cited = None if sources is msgspec.UNSET else _decode_sources(sources, seq)
+        cited = None if sources is msgspec.UNSET else decode_sources(sources, seq)
     except ValueError as error:
         raise EnvelopeError(str(error), type=kind, seq=seq) from error
     event = Event(kind, seq, time, raw, ignorable, operation, cited)
@@ -252,7 +252,7 @@ def _decode_surface_op(value: Any) -> SurfaceOp:
     if not isinstance(value, dict) or value.keys() != {"op", "startSeq", "endSeq"}:
         raise ValueError("surfaceOp is neither append nor an exact replacement")
     start, end = value["startSeq"], value["endSeq"]
-    if value["op"] != "replace" or not (_is_integer(start) and _is_integer(end)):
+    if value["op"] != "replace" or not (is_integer(start) and is_integer(end)):
         raise ValueError("surfaceOp is neither append nor an exact replacement")
     return Replace(int(start), int(end))
 
@@ -274,15 +274,16 @@ def _encode_sources(sources: tuple[int, ...]) -> bytes:
     return jsontext.dumps(stored)
 
 
-def _decode_sources(value: Any, seq: int) -> tuple[int, ...]:
+def decode_sources(value: Any, seq: int) -> tuple[int, ...]:
+    """Expand a stored ``sourceEventSeqs`` of event ``seq``; ``ValueError`` says what is wrong."""
     if not isinstance(value, list) or not value:
         raise ValueError("sourceEventSeqs is no list or empty")
     expanded: list[int] = []
     ranged = False
     for item in value:
-        if _is_integer(item):
+        if is_integer(item):
             expanded.append(int(item))
-        elif isinstance(item, list) and len(item) == 2 and all(_is_integer(end) for end in item):
+        elif isinstance(item, list) and len(item) == 2 and all(is_integer(end) for end in item):
             first, last = item
             ranged = True
             # The bound keeps a line of thirty bytes from asking for a list of a billion.
@@ -298,5 +299,6 @@ def _decode_sources(value: Any, seq: int) -> tuple[int, ...]:
     return tuple(expanded)
 
 
-def _is_integer(value: Any) -> TypeGuard[int]:
+def is_integer(value: Any) -> TypeGuard[int]:
+    """Tell whether a decoded JSON value is an integer; ``true`` is none."""
     return isinstance(value, int) and not isinstance(value, bool)

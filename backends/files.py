@@ -126,7 +126,7 @@ def publish(
             status = disk.fstat(fd)
         finally:
             disk.close(fd)
-        _name(temporary, path, disk)
+        give_name(temporary, path, disk)
     except BaseException:
         _forget(temporary, disk)
         raise
@@ -134,7 +134,11 @@ def publish(
     _forget(temporary, disk)
 
 
-def _name(temporary: Path, path: Path, disk: Disk) -> None:
+def give_name(temporary: Path, path: Path, disk: Disk) -> None:
+    """Give a finished temporary file its name, without ever replacing a file.
+
+    Raises ``FileExistsError`` if the name is taken.
+    """
     try:
         disk.link(temporary, path)
     except FileExistsError:

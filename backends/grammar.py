@@ -36,7 +36,8 @@ def repair_message_id(call_id: str, seq: int) -> str:
     return f"interrupted-tool-result-{call_id}-{seq}"
 
 
-def _is_repair_message_id(message_id: str, call_id: str) -> bool:
+def is_repair_message_id(message_id: str, call_id: str) -> bool:
+    """Tell whether a message id marks a result written by repair, at whatever seq."""
     # Any canonical integer: migration renumbers events and keeps their message ids.
     prefix = repair_message_id(call_id, 0)[:-1]
     number = message_id.removeprefix(prefix)
@@ -132,7 +133,7 @@ def _is_not_started_repair(event: Event, data: Data, call_id: str) -> bool:
     return (
         data.get("error") == {"name": "ToolNotStartedError", "code": "TOOL_NOT_STARTED"}
         and event.sources is None
-        and _is_repair_message_id(message["id"], call_id)
+        and is_repair_message_id(message["id"], call_id)
         and content == [{"type": "text", "text": NOT_STARTED_TEXT}]
     )
 

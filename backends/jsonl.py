@@ -15,9 +15,19 @@ from .errors import LogError, SessionError
 from .event import decode_line
 from .files import FileCache
 from .fold import LogFold
-from .header import VERSION, Header, decode_header, encode_header, older_format
+from .generations.current import current_header
+from .generations.publish import migrate
+from .header import (
+    VERSION,
+    Header,
+    decode_header,
+    decode_stored_header,
+    encode_header,
+    newer_format,
+)
 from .lock import SessionLock
 from .log import SessionLog
+from .passes import Dropped
 from .paths import log_name, parse_log_name, project_dir_name, session_dir_name
 from .reading import LogReader
 from .source import LogFile, find_log
@@ -88,8 +98,9 @@ class JsonlBackend:
         """Open a log for writing: lock it, then read it to its end.
 
         Waits up to ``wait`` seconds for the lock. Changes nothing but ``session.lock``: a torn end
-        is mended by the first write, or by ``SessionLog.mend``. Raises ``SessionError``:
-        ``SESSION_NOT_FOUND``, ``SESSION_LOCKED``, ``SESSION_CORRUPT``,
+        is mended by the first write, or by ``SessionLog.mend``. A log of an older generation is
+        migrated first: the current one is published beside it (L12). Raises ``SessionError``:
+        ``SESSION_NOT_FOUND``, ``SESSION_LOCKED``, ``SESSION_CORRUPT``, ``SESSION_SOURCE_CHANGED``,
         ``SESSION_FORMAT_UNSUPPORTED``; ``LogError`` (``LOG_WRITE_FAILED``) if the disk does not
         let it be read, locked or synced.
         """
@@ -163,25 +174,44 @@ class JsonlBackend:
 
     def _open_locked(self, session_id: str, directory: Path, lock: SessionLock) -> SessionLog:
         # The tail is read under the lock: what was there before may be another writer's past.
-        path = self._current(directory)
+        path, dropped = self._migrated(session_id, directory, self._current(directory))
         with LogFile(path, self._disk) as file:
             reader = LogReader(file, expect_id=session_id)
             for _ in reader.events():
                 pass
             status = file.status
-        fault = self._misplaced(reader.header, directory)
-        if fault is not None:
-            details = {"file": str(path), "frame": 0, "offset": 0, "last_good_seq": -1}
-            raise SessionError(Code.SESSION_CORRUPT, fault, **details)
+        self._refuse_misplaced(reader.header, directory, path)
         torn = reader.recovered
         store = self._store(reader.header, directory, path, lock)
         last_seq = reader.fold.next_seq - 1
         durable_seq = last_seq - (torn.dropped.recovered if torn is not None else 0)
         store.adopt(status, last_seq, torn)
+        store.dropped = store.dropped or dropped
         store.sync_opened()
         rows = torn.lines.splitlines(keepends=True) if torn is not None else []
         waiting = [decode_line(row) for row in rows]
         return SessionLog(reader.header, store, reader.fold, durable_seq, waiting)
+
+    def _migrated(
+        self, session_id: str, directory: Path, path: Path
+    ) -> tuple[Path, Dropped | None]:
+        """Return the log in the current generation, migrated now if need be (L12)."""
+        with LogFile(path, self._disk) as file:
+            if file.version == VERSION:
+                return path, None
+            stored = decode_stored_header(
+                file.header_line(), file_version=file.version, source=str(path)
+            )
+        self._refuse_misplaced(current_header(stored), directory, path)
+        migrated = migrate(path, session_id, self._disk, durable=self.durability == "file")
+        # What the source's end had that could not be carried over is said as of any other log (L9).
+        return migrated.path, migrated.dropped
+
+    def _refuse_misplaced(self, header: Header, directory: Path, path: Path) -> None:
+        fault = self._misplaced(header, directory)
+        if fault is not None:
+            details = {"file": str(path), "frame": 0, "offset": 0, "last_good_seq": -1}
+            raise SessionError(Code.SESSION_CORRUPT, fault, **details)
 
     def _misplaced(self, header: Header, directory: Path) -> str | None:
         """Say where a log belongs if it lies elsewhere (the format: its id and cwd say where).
@@ -212,16 +242,8 @@ class JsonlBackend:
                 Code.SESSION_NOT_FOUND, f"{directory} holds no log", directory=str(directory)
             )
         parsed = parse_log_name(path.name)
-        if parsed is not None and parsed[0] < VERSION:
-            raise older_format(parsed[0], str(path))
         if parsed is not None and parsed[0] > VERSION:
-            raise SessionError(
-                Code.SESSION_FORMAT_UNSUPPORTED,
-                f"{path}: written by a newer version (format v{parsed[0]}, this one reads "
-                f"v{VERSION}); open it with that version",
-                file=str(path),
-                version=parsed[0],
-            )
+            raise newer_format(parsed[0], str(path))
         return path
 
     def _store(
@@ -299,10 +321,8 @@ class JsonlBackend:
                 return None
             with LogFile(path, self._disk) as file:
                 version = file.version
-                header = decode_header(
-                    file.header_line(),
-                    file_version=VERSION if version is None else version,
-                    source=str(path),
+                stored = decode_stored_header(
+                    file.header_line(), file_version=version, source=str(path)
                 )
         except SessionError as error:
             return Listing(directory, path, None, version, error.code, error.message)
@@ -312,4 +332,4 @@ class JsonlBackend:
         except OSError as error:
             message = f"{path or directory}: cannot be read: {error.strerror}"
             return Listing(directory, path, None, version, Code.SESSION_CORRUPT, message)
-        return Listing(directory, path, header, version)
+        return Listing(directory, path, current_header(stored), version)

@@ -19,7 +19,7 @@ from .errors import InterlockError, LogError, SessionError
 from .event import Draft, Event, encode_line
 from .fold import LogFold
 from .header import Header
-from .reading import Dropped
+from .passes import Dropped
 from .store import Store
 
 

@@ -137,7 +137,8 @@ def _reason_fault(reason: Object) -> str | None:
     by: Object = reason["reason"]
     if by.get("kind") == "hook":
         return _fault(by, _AbortedByHook, "reason.reason")
-    return None if by.keys() == {"kind"} and by["kind"] in _ABORTERS else "nobody aborted the turn"
+    known = by.keys() == {"kind"} and isinstance(by["kind"], str) and by["kind"] in _ABORTERS
+    return None if known else "nobody aborted the turn"
 
 
 def _stream_fault(stream: list[StreamRecord]) -> str | None:

@@ -38,16 +38,16 @@ class ToolResultBlock(Exact, tag_field="type", tag="tool-result"):
 
 
 class Dimensions(Exact):
-    width: Count
-    height: Count
+    width: Number
+    height: Number
 
 
 class ImageAttachment(Exact):
     attachment_id: Text
-    media_type: Text
+    media_type: Literal["image/png", "image/jpeg", "image/webp", "image/gif"]
     bytes: Count
-    width: Count
-    height: Count
+    width: Number
+    height: Number
     name: str | UnsetType = UNSET
     original_dimensions: Dimensions | UnsetType = UNSET
 

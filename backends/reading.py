@@ -12,46 +12,21 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NoReturn
 
-import msgspec
-
 from . import jsontext, schema
 from .codes import Code
 from .disk import Disk, OsDisk
 from .errors import SessionError
 from .event import EnvelopeError, Event, RowError, decode_line
 from .fold import LogFold
-from .frames import FrameError
-from .header import VERSION, Header, decode_header
+from .generations.current import MigratingReader
+from .header import VERSION, Header, decode_header, decode_stored_header
+from .passes import LinePass, Reader
 from .source import Line, LogFile
 from .surface import SurfaceError
 
 #: A writer that takes a failed write back changes the file under a reader. What looks like damage
 #: in a file that has just changed is looked at again, this often.
 _TRIES = (False, False, True)
-
-
-class Dropped(msgspec.Struct, frozen=True):
-    """The end of a log that is not part of it.
-
-    ``bytes`` from ``offset`` on are not the log's; ``records`` of the lines in there were given up
-    and ``recovered`` ones were saved from it. ``may_be_acknowledged`` is false where only a write
-    that never finished can have left them (an incomplete last frame or line): nobody was told that
-    those events are durable.
-    """
-
-    bytes: int
-    records: int
-    offset: int
-    recovered: int
-    may_be_acknowledged: bool
-
-
-class Recovered(msgspec.Struct, frozen=True):
-    """How to mend a log's end: cut it at ``offset``, then write ``lines`` again."""
-
-    dropped: Dropped
-    offset: int
-    lines: bytes
 
 
 class Reading:
@@ -61,10 +36,11 @@ class Reading:
     the log is.
     """
 
-    def __init__(self, reader: LogReader, disk: Disk) -> None:
+    def __init__(self, reader: Reader, disk: Disk) -> None:
         self.path = reader.path
         self.header = reader.header
-        self.version = VERSION
+        #: The generation that the file is stored in; the events are current whatever it is.
+        self.version = reader.version
         self.compression = "zstd" if reader.compressed else "none"
         self.dropped = reader.recovered.dropped if reader.recovered else None
         self.fold = reader.fold
@@ -82,10 +58,11 @@ class Reading:
 
 
 def read_log(path: Path, *, disk: Disk | None = None, expect_id: str | None = None) -> Reading:
-    """Read and check a log file of the current generation. Changes nothing on disk.
+    """Read and check a log file of any generation up to this one. Changes nothing on disk.
 
-    ``expect_id`` is the session that the file should belong to. What was dropped at the end is in
-    :attr:`Reading.dropped`; in a log that is being written it may only be not there yet.
+    An older one is migrated in memory (L12). ``expect_id`` is the session that the file should
+    belong to. What was dropped at the end is in :attr:`Reading.dropped`; in a log that is being
+    written it may only be not there yet.
 
     Raises ``SessionError``: ``SESSION_CORRUPT`` with file, frame, offset and last good seq, or
     ``SESSION_FORMAT_UNSUPPORTED``. ``OSError`` if the file cannot be read.
@@ -94,7 +71,7 @@ def read_log(path: Path, *, disk: Disk | None = None, expect_id: str | None = No
     for last_try in _TRIES:
         with LogFile(Path(path), disk) as file:
             try:
-                reader = LogReader(file, expect_id=expect_id)
+                reader = open_reader(file, expect_id=expect_id)
                 for _ in reader.events():
                     pass
                 return Reading(reader, disk)
@@ -115,7 +92,7 @@ def read_events(
     for last_try in _TRIES:
         with LogFile(Path(path), disk) as file:
             try:
-                for event in LogReader(file).events():
+                for event in open_reader(file).events():
                     if end_seq is not None and event.seq >= end_seq:
                         return
                     if event.seq >= start_seq:
@@ -127,20 +104,34 @@ def read_events(
                     raise
 
 
-class LogReader:
-    """One pass over a log file: yields events, keeps the fold, and judges what it meets."""
+def open_reader(file: LogFile, *, expect_id: str | None = None) -> Reader:
+    """Return one pass over a log file as current events, whichever generation it is stored in.
+
+    Raises ``SessionError`` for a header that no generation has.
+    """
+    if _is_older(file):
+        return MigratingReader(file, expect_id=expect_id)
+    return LogReader(file, expect_id=expect_id)
+
+
+def _is_older(file: LogFile) -> bool:
+    if file.version is not None:
+        return file.version < VERSION
+    # The name says nothing: what the header says about a damaged log is said by its reader.
+    stored = decode_stored_header(file.header_line(), file_version=None, source=str(file.path))
+    return stored.version < VERSION
+
+
+class LogReader(LinePass[Event]):
+    """One pass over a log file of this generation: yields events, keeps the fold, and judges."""
+
+    version = VERSION
 
     def __init__(self, file: LogFile, *, expect_id: str | None = None) -> None:
-        self.path = file.path
-        self.compressed = file.compressed
+        super().__init__(file)
         self.fold = LogFold()
-        #: Set after :meth:`events` where the file does not end with its last event.
-        self.recovered: Recovered | None = None
-        #: Where the log's whole frames or lines end, in bytes: what a writer may trust.
-        self.end = 0
         #: How many events are good, whatever came after them.
         self.good = 0
-        self._file = file
         self._expect_id = expect_id
         self._deferred: list[tuple[int, Callable[[], NoReturn]]] = []
         version = VERSION if file.version is None else file.version
@@ -148,29 +139,17 @@ class LogReader:
             file.header_line(), file_version=version, source=str(file.path)
         )
 
+    @property
+    def last_good_seq(self) -> int:
+        return self.fold.next_seq - 1
+
     def events(self) -> Iterator[Event]:
         """Yield every event; raise what refuses the log, physical damage first."""
-        lines = self._guarded_lines()
-        recovered: list[bytes] = []
-        for line in lines:
-            event = self._row(line)
-            if event is None:
-                self._drop_tail(line, lines, recovered)
-                break
-            if not line.verified:
-                recovered.append(line.text)
+        for event, line in self.rows():
             if self._accept(event, line):
                 self.good = event.seq + 1
                 yield event
-        else:
-            self._end_of_lines(recovered)
         self._judge()
-
-    def _guarded_lines(self) -> Iterator[Line]:
-        try:
-            yield from self._file.lines()
-        except FrameError as error:
-            self._file.corrupt(error.reason, error.frame, error.offset, self.fold.next_seq - 1)
 
     def _row(self, line: Line) -> Event | None:
         """Return the event of a line, or None if the line is no row or not the next one."""
@@ -207,37 +186,6 @@ class LogReader:
             return False
         return True
 
-    def _end_of_lines(self, recovered: list[bytes]) -> None:
-        torn = self._file.torn
-        self.end = self._file.size
-        if torn is None:
-            return
-        if b"\0" in torn.partial and not self.compressed:
-            self._corrupt("the file ends in NUL bytes", torn.frame, torn.offset)
-        # L9: nobody was told that a write which did not finish is durable.
-        self._set_recovered(torn.offset, recovered, 1 if torn.partial else 0, acknowledged=False)
-
-    def _drop_tail(self, bad: Line, rest: Iterator[Line], recovered: list[bytes]) -> None:
-        """Judge a line that is no event where one was due: a tail to drop, or damage (L9, L10)."""
-        if self.compressed and bad.verified:
-            self._corrupt("a line inside a complete frame is no event row", bad.frame, bad.offset)
-        if b"\0" in bad.text:
-            self._corrupt("the log holds NUL bytes", bad.frame, bad.offset)
-        records, ends_turn = 1, self._look_behind(bad)
-        for line in rest:
-            records += 1
-            ends_turn = self._look_behind(line) or ends_turn
-        if ends_turn:
-            self._corrupt("a bad line stands before a turn/end", bad.frame, bad.offset)
-        torn = self._file.torn
-        if torn is not None and torn.partial:
-            records += 1
-            if b"\0" in torn.partial and not self.compressed:
-                self._corrupt("the file ends in NUL bytes", torn.frame, torn.offset)
-        offset = torn.offset if self.compressed and torn is not None else bad.offset
-        # A raw log's dropped tail holds whole lines, and those may have been acknowledged (R1).
-        self._set_recovered(offset, recovered, records, acknowledged=not self.compressed)
-
     def _look_behind(self, line: Line) -> bool:
         """Tell whether a line behind damage ends a turn; refuse what no v3 file may hold at all."""
         try:
@@ -253,19 +201,12 @@ class LogReader:
             try:
                 schema.check_structure(kind, row.get("data"))
             except schema.SchemaError as error:
-                self._corrupt(str(error), line.frame, line.offset)
+                self.corrupt(str(error), line.frame, line.offset)
         return kind == "turn/end"
-
-    def _set_recovered(
-        self, offset: int, lines: list[bytes], records: int, *, acknowledged: bool
-    ) -> None:
-        dropped = Dropped(self._file.size - offset, records, offset, len(lines), acknowledged)
-        self.end = offset
-        self.recovered = Recovered(dropped, offset, b"".join(lines))
 
     def _judge(self) -> None:
         if self._expect_id is not None and self.header.id != self._expect_id:
-            self._corrupt(
+            self.corrupt(
                 f"the log belongs to session {self.header.id!r}, not {self._expect_id!r}", 0, 0
             )
         if self._deferred:
@@ -274,7 +215,7 @@ class LogReader:
         marked = self.fold.inherited_cut is not None
         if marked != self.header.is_seeded:
             what = "lacks the marker of" if self.header.is_seeded else "has a marker of"
-            self._corrupt(f"the log {what} an inherited beginning against its header", 0, 0)
+            self.corrupt(f"the log {what} an inherited beginning against its header", 0, 0)
 
     def _defer(self, rank: int, line: Line, reason: str) -> None:
         good = self.fold.next_seq - 1 if not self._deferred else None
@@ -302,6 +243,3 @@ class LogReader:
             type=kind,
             seq=seq,
         )
-
-    def _corrupt(self, reason: str, frame: int, offset: int) -> NoReturn:
-        self._file.corrupt(reason, frame, offset, self.fold.next_seq - 1)

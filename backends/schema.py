@@ -68,15 +68,25 @@ def check_row(event: Event) -> None:
     kind, data = event.type, event.data
     if kind in SURFACE_TYPES:
         _check_surface_members(event)
-        if kind == "tool/result":
-            _check_tool_result(data)
-        elif kind == "assistant/message":
-            _check_assistant(data)
-        elif kind == "user/message":
-            _check_message(data, "user")
+        check_body(kind, data)
+        if kind == "assistant/message" and not isinstance(data.get("stream"), list):
+            raise SchemaError("assistant/message has no stream")
+        failed = kind == "tool/result" and "error" in data
+        if failed and data["message"]["content"][0].get("isError") is not True:
+            raise SchemaError("a tool result with an error must be marked isError")
     elif is_known(kind) and (event.surface_op is not None or event.sources is not None):
         raise SchemaError(f"{kind} may have neither surfaceOp nor sourceEventSeqs")
     check_structure(kind, data)
+
+
+def check_body(kind: str, data: dict[str, Any]) -> None:
+    """Check the message in a surface event, as far as every generation has it."""
+    if kind == "tool/result":
+        _check_tool_result(data)
+    elif kind == "assistant/message":
+        _check_assistant(data)
+    elif kind == "user/message":
+        _check_message(data, "user")
 
 
 def check_structure(kind: str, data: Any) -> None:
@@ -181,8 +191,6 @@ def _check_assistant(data: dict[str, Any]) -> None:
     message = _check_message(data.get("message"), "assistant")
     if message["source"]["kind"] != "model":
         raise SchemaError("the assistant message's source is no model")
-    if not isinstance(data.get("stream"), list):
-        raise SchemaError("assistant/message has no stream")
     for block in message["content"]:
         if isinstance(block, dict) and block.get("type") == "tool-call":
             members = (block.get("id"), block.get("name"), block.get("arguments"))
@@ -201,8 +209,6 @@ def _check_tool_result(data: dict[str, Any]) -> None:
         raise SchemaError("a tool result's source is no tool call")
     if block.get("toolCallId") != call_id:
         raise SchemaError("a tool result's block and source name different calls")
-    if "error" in data and block.get("isError") is not True:
-        raise SchemaError("a tool result with an error must be marked isError")
 
 
 def one_line(data: Any) -> bytes:

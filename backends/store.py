@@ -17,8 +17,8 @@ from .errors import InterlockError, LogError, SessionError
 from .files import FileCache, make_directories, publish, write_spill
 from .header import Header, encode_header
 from .lock import SessionLock
+from .passes import Dropped, Recovered
 from .paths import parse_log_name
-from .reading import Dropped, Recovered
 
 
 class Store:

@@ -12,12 +12,13 @@ from .disk import Disk, OsDisk
 from .errors import SessionError
 from .event import Draft
 from .frames import MAGIC
-from .header import decode_header
+from .header import VERSION, decode_stored_header
 from .jsonl import JsonlBackend, Listing
 from .lock import held
 from .lock import holder as lock_holder
+from .passes import Reader
 from .paths import parse_log_name
-from .reading import LogReader
+from .reading import open_reader
 from .repair import closers
 from .source import LogFile, find_log
 
@@ -97,12 +98,12 @@ def _verify_directory(directory: Path, disk: Disk) -> dict[str, Any]:
 def _verify_log(path: Path, expect_id: str | None, disk: Disk) -> dict[str, Any]:
     session_id: str | None = None
     version: int | None = None
-    reader: LogReader | None = None
+    reader: Reader | None = None
     try:
         with LogFile(path, disk) as file:
             version = file.version
-            reader = LogReader(file, expect_id=expect_id)
-            session_id, version = reader.header.id, 3
+            reader = open_reader(file, expect_id=expect_id)
+            session_id, version = reader.header.id, reader.version
             for _ in reader.events():
                 pass
     except SessionError as error:
@@ -123,12 +124,14 @@ def _verify_log(path: Path, expect_id: str | None, disk: Disk) -> dict[str, Any]
     return _sound_entry(path, reader, disk)
 
 
-def _sound_entry(path: Path, reader: LogReader, disk: Disk) -> dict[str, Any]:
+def _sound_entry(path: Path, reader: Reader, disk: Disk) -> dict[str, Any]:
     """Describe a log that reads well: what opening it to write would cut and add."""
     dropped = reader.recovered.dropped if reader.recovered is not None else None
     lost = dropped is not None and dropped.may_be_acknowledged
     repair = closers(reader.fold, dropped_acknowledged=lost)
     status, code, message = "ok", None, None
+    if reader.version < VERSION:
+        message = f"{path}: format v{reader.version}; opening to write migrates it to v{VERSION}"
     if repair or dropped is not None:
         status = "repairable"
         message = _what_repair_does(path, repair, reader)
@@ -136,9 +139,11 @@ def _sound_entry(path: Path, reader: LogReader, disk: Disk) -> dict[str, Any]:
             # R5: what looks unfinished is a living writer's work.
             status, code = "locked", Code.SESSION_LOCKED
             message = f"{path}: open for writing by {_holder(path.parent, disk)}"
-    entry = _entry(path, reader.header.id, 3, status, code, message)
-    entry["stored_events"] = reader.fold.next_seq
-    entry["last_seq"] = reader.fold.next_seq - 1
+    entry = _entry(path, reader.header.id, reader.version, status, code, message)
+    entry["stored_events"] = reader.good
+    entry["last_seq"] = reader.good - 1
+    if reader.version < VERSION:
+        entry["migrated"] = {"version": VERSION, "events": reader.fold.next_seq}
     if dropped is not None:
         entry["dropped"] = {
             "bytes": dropped.bytes,
@@ -151,7 +156,7 @@ def _sound_entry(path: Path, reader: LogReader, disk: Disk) -> dict[str, Any]:
     return entry
 
 
-def _what_repair_does(path: Path, repair: list[Draft], reader: LogReader) -> str:
+def _what_repair_does(path: Path, repair: list[Draft], reader: Reader) -> str:
     parts: list[str] = []
     if reader.recovered is not None:
         dropped = reader.recovered.dropped
@@ -228,7 +233,7 @@ def _recognize(path: Path, disk: Disk) -> None:
 
 def _recognize_header(path: Path, file: LogFile) -> None:
     try:
-        decode_header(file.header_line(), source=str(path))
+        decode_stored_header(file.header_line(), file_version=None, source=str(path))
     except SessionError as error:
         if error.code == Code.SESSION_CORRUPT:
             raise NotALog(f"{path}: not a session log ({error.details.get('reason')})") from error

@@ -1,0 +1,117 @@
+"""An older log as the current event stream: migrated in memory, nothing published (L12)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from .. import schema
+from ..codes import Code
+from ..errors import SessionError
+from ..event import Event
+from ..fold import LogFold
+from ..header import VERSION, Header, StoredHeader
+from ..passes import Recovered
+from ..source import LogFile
+from ..surface import SurfaceError
+from .refusal import Refusal
+from .relationships import Relationships
+from .rows import Item, Row
+from .stored import StoredPass, StoredReader
+from .v0_to_v1 import V0ToV1
+from .v1_to_v2 import V1ToV2
+from .v2_to_v3 import V2ToV3
+
+
+class Chain:
+    """The edges from one log's generation to the current one, and the checks on the target."""
+
+    def __init__(self, source: StoredHeader) -> None:
+        self._first = V0ToV1(source) if source.version == 0 else None
+        header = source if self._first is None else self._first.header
+        self._second = V1ToV2(header) if header.version == 1 else None
+        header = header if self._second is None else self._second.header
+        self._third = V2ToV3(header)
+        self.header = self._third.header.header
+        self.fold = LogFold()
+
+    def events(self, items: Iterator[Item]) -> Iterator[Event]:
+        """Yield the current events of a log's items. Raises :class:`Refusal`."""
+        if self._first is not None:
+            items = self._first.events(items)
+        if self._second is not None:
+            rows = self._second.events(items)
+        else:
+            rows = (item for item in items if isinstance(item, Row))
+        fold = self.fold
+        relationships = Relationships(fold)
+        for event in self._third.events(rows):
+            try:
+                schema.check_row(event)
+                relationships.check(event)
+                fold.replay(event)
+            except (schema.SchemaError, SurfaceError) as error:
+                raise Refusal(f"{event.type}: {error}") from error
+            yield event
+        relationships.finish()
+
+
+class MigratingReader:
+    """One pass over an older log: a :class:`~..passes.Reader` of the current events.
+
+    ``good`` counts the file's own events. What cannot be carried over refuses the log as
+    ``SESSION_FORMAT_UNSUPPORTED``, with the reason: unless the file is damaged, or breaks rules of
+    its own generation.
+    """
+
+    def __init__(self, file: LogFile, *, expect_id: str | None = None) -> None:
+        self.path = file.path
+        self.compressed = file.compressed
+        self._file = file
+        self._expect_id = expect_id
+        self._rows = StoredPass(file, expect_id=expect_id)
+        self.version = self._rows.version
+        self.header: Header = current_header(self._rows.header)
+        self.fold = LogFold()
+
+    @property
+    def recovered(self) -> Recovered | None:
+        """What the file's end lacks, in its own generation's terms."""
+        return self._rows.recovered
+
+    @property
+    def good(self) -> int:
+        """How many of the file's own events were read."""
+        return self._rows.next_seq
+
+    def events(self) -> Iterator[Event]:
+        """Yield the current events; raise what refuses the log, physical damage first."""
+        items = self._rows.items()
+        try:
+            chain = Chain(self._rows.header)
+            self.fold = chain.fold
+            yield from chain.events(item for item, _ in items)
+        except Refusal as refusal:
+            # Damage further on comes first; then what the log's own generation refuses.
+            for _ in items:
+                pass
+            for _ in StoredReader(self._file, expect_id=self._expect_id).events():
+                pass
+            raise self._unsupported(refusal) from refusal
+
+    def _unsupported(self, refusal: Refusal) -> SessionError:
+        where = "" if refusal.seq is None else f" (event {refusal.seq})"
+        return SessionError(
+            Code.SESSION_FORMAT_UNSUPPORTED,
+            f"{self.path}: a sound log of format v{self.version} that cannot be carried over to "
+            f"v{VERSION}: {refusal.reason}{where}. The file is left as it is; open it with the "
+            "program that wrote it",
+            file=str(self.path),
+            version=self.version,
+            seq=refusal.seq,
+            reason=refusal.reason,
+        )
+
+
+def current_header(stored: StoredHeader) -> Header:
+    """Return a stored header as the current generation has it."""
+    return V2ToV3(stored).header.header
