@@ -10,7 +10,7 @@ from interlock.backends.disk import OsDisk
 from interlock.backends.event import Draft
 from interlock.backends.fold import LogFold
 from interlock.backends.lock import held, holder
-from interlock.backends.reading import Dropped
+from interlock.backends.passes import Dropped
 from interlock.backends.repair import closers
 
 from .locate import Found
