@@ -9,7 +9,7 @@ from interlock.backends.disk import OsDisk
 from interlock.backends.errors import SessionError
 from interlock.backends.event import Event
 from interlock.backends.header import Header
-from interlock.backends.reading import LogReader, read_events
+from interlock.backends.reading import open_reader, read_events
 from interlock.backends.source import LogFile
 
 from .locate import Found
@@ -27,14 +27,17 @@ class Log:
         disk = OsDisk()
         with LogFile(found.path, disk) as file:
             self.bytes = file.size
-            reader = LogReader(file, expect_id=found.session_id)
+            reader = open_reader(file, expect_id=found.session_id)
             self.header: Header = reader.header
+            #: The generation it is stored in; the events are current whatever it is.
+            self.version = reader.version
+            #: How many current events are good, whatever comes after them.
+            self.good = 0
             try:
-                for _ in reader.events():
-                    pass
+                for event in reader.events():
+                    self.good = event.seq + 1
             except SessionError as error:
                 self.refused = error
-            self.good = reader.good
             self.fold = reader.fold
             self.dropped = reader.recovered.dropped if reader.recovered else None
 

@@ -47,7 +47,7 @@ def header_json(log: Log, now: Standing | None) -> dict[str, Any]:
     return {
         "id": header.id,
         "path": str(log.found.path),
-        "version": 3,
+        "version": log.version,
         "created_at": header.created_at,
         "cwd": header.cwd,
         "bytes": log.bytes,
@@ -147,7 +147,8 @@ def _head(log: Log) -> list[Line]:
     if header.cwd is not None:
         told.append(Line(2, f"cwd {one_line(header.cwd)}", "dim"))
     told.append(Line(2, f"log {one_line(str(log.found.path))}", "dim", whole=True))
-    told.append(Line(2, f"{log.good} events, {size(log.bytes)}, format v3, {kind}", "dim"))
+    stored = f"format v{log.version}" + (" (shown as v3)" if log.version < 3 else "")
+    told.append(Line(2, f"{log.good} events, {size(log.bytes)}, {stored}, {kind}", "dim"))
     writer = next((e for e in log.events() if e.type == "interlock/writer"), None)
     if writer is not None and writer.data.get("durability") == "none":
         told.append(

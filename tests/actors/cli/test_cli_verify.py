@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
+from pathlib import Path
 
+import pytest
 from interlock.backends import frames
 
 
@@ -98,3 +100,17 @@ def test_L17_a_newer_format_is_unsupported_never_corrupt(cli, make, drafts):
     ran = cli("sessions", "verify", path.parent, "--json")
     assert ran.status == 1
     assert ran.json["sessions"][0]["status"] in ("unsupported", "corrupt")
+
+
+def test_L12_a_log_of_the_harness_is_shown_and_exported_as_the_current_stream(cli):
+    samples = Path("../shared/dsh/samples/v0")
+    if not samples.is_dir():
+        pytest.skip("the harness's logs are not here")
+    [log] = samples.absolute().glob("s07-kill9-two-calls-raw/*/*")
+    shown = cli("sessions", "show", log)
+    assert shown.status == 0, shown.err
+    assert "format v0 (shown as v3)" in shown.out
+    assert "call k1 · bash" in shown.out
+    exported = cli("sessions", "export", log, "--format", "jsonl")
+    assert exported.status == 0, exported.err
+    assert exported.out.count('"type":"tool/call"') == 1
