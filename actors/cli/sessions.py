@@ -127,7 +127,7 @@ def verify(
       repairable   interrupted or cut at its end; says what opening it to write would do
       locked       unfinished, and open for writing in a living process
       corrupt      damaged; names frame and offset
-      unsupported  of an older or newer format
+      unsupported  of a newer format, or an older one that cannot be carried over
     Exit status: 0 all ok or repairable, 1 otherwise, 2 if PATH is neither a log nor a root.
 
     \b
@@ -199,3 +199,36 @@ def export(
     if kind not in FORMATS:
         raise CommandFailed(f"--format {kind!r} is not one of {', '.join(FORMATS)}", 2)
     run(locate(session, root_of(root)), kind, repaired=repaired, output=output)
+
+
+@app.command()
+def migrate(
+    session: Annotated[
+        str | None,
+        typer.Argument(metavar="[SESSION]", help="A session as for show; all with --all."),
+    ] = None,
+    root: Root = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="Every session of an older format under the root.")
+    ] = False,
+    as_json: Json = False,
+) -> int:
+    """Give logs of an older format a current one.
+
+    The current log is written beside the old one, checked by another process, and published without
+    overwriting anything; the old file stays byte for byte. Opening a session for writing does the
+    same. A session is migrated whole or not at all: run it again to go on after an interruption.
+
+    \b
+    Examples:
+      interlock sessions migrate 3f2a
+      interlock sessions migrate --all --root ./logs
+    """
+    from .locate import locate
+    from .migrate import migrate as run
+    from .output import CommandFailed
+
+    if (session is None) != every:
+        raise CommandFailed("name one session, or use --all", 2)
+    base = root_of(root)
+    return run(None if session is None else locate(session, base), base, as_json=as_json)
