@@ -88,8 +88,8 @@ def test_without_a_terminal_the_demo_tells_in_lines(command, tree) -> None:
 BREAKS = {
     # The acknowledgement is no longer waited for …
     "actors/dispatcher/log.py": (
-        "lambda rid: Append(rid, session, drafts, after, flush)",
-        "lambda rid: Append(rid, session, drafts, after, False)",
+        "lambda rid: Append(rid, session, drafts, after, flush, behalf)",
+        "lambda rid: Append(rid, session, drafts, after, False, behalf)",
     ),
     # … and no longer looked at.
     "actors/release.py": ("elif self.durable_seq < covers:", "elif self.durable_seq < -1:"),
