@@ -7,6 +7,7 @@ import atexit
 import contextlib
 import os
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,7 @@ class RuntimeCore(ConnectedCore):
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._door = Doorkeeper(self._context)
         self._starter = Starter(config, self._directory, self._keys)
+        self._publishing = threading.Lock()
         made: list[HostActor] = []
         self._reference = HostActor.start(
             self._starter,
@@ -117,6 +119,10 @@ class RuntimeCore(ConnectedCore):
             self._publish()
 
     def _publish(self) -> None:
+        with self._publishing:  # the starting thread and the host's may both have news
+            self._publish_now()
+
+    def _publish_now(self) -> None:
         broker = self._starter.config(Role.BROKER).endpoints[-1]
         info = RuntimeInfo(
             os.getpid(),

@@ -269,7 +269,7 @@ with session.turn("work") as turn, turn.step() as step:
     step.execute()
 """,
     )
-    until(mark.exists)
+    until(lambda: mark.exists() and mark.read_text())
     client.send_signal(signal.SIGSTOP)
     with pytest.raises(SessionError):  # a stopped client is not a dead one
         runtime.open("idle")
@@ -321,7 +321,7 @@ def test_X4_when_the_runtime_ends_its_clients_are_told(
     where_to = {"path": str(mark), "until": str(tmp_path / "go")}
     step.assistant("", [ToolCall("c1", "touch_and_wait", where_to)])
     running = InThread(step.execute)
-    until(mark.exists)
+    until(lambda: mark.exists() and mark.read_text())
     if how == "killed":
         host.kill()
     else:
@@ -362,7 +362,7 @@ def test_F2_F3_a_client_goes_on_with_replaced_owners(start: Start, tmp_path: Pat
             where_to = {"path": str(mark), "until": str(tmp_path / "later")}
             step.assistant("", [ToolCall("c1", "touch_and_wait", where_to)])
             running = InThread(step.execute)
-            until(mark.exists)
+            until(lambda: mark.exists() and mark.read_text())
             os.kill(runtime.processes["dispatcher"], signal.SIGKILL)
             [result] = running.result()
         assert result.code == Code.TOOL_OUTCOME_UNKNOWN

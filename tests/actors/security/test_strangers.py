@@ -329,7 +329,7 @@ def test_X4_a_client_touches_no_session_that_somebody_else_has_open(
             assert isinstance(writer.ask(message), Refused), message
         # While they run: it neither stops them nor takes their place.
         running = InThread(step.execute)
-        until(mark.exists)
+        until(lambda: mark.exists() and mark.read_text())
         dispatcher.say(CancelCalls("mine", step._core.message_seq, "no"))
         assert isinstance(dispatcher.ask(SettleSession(5, "mine", [])), Refused)
         assert isinstance(dispatcher.ask(execute), Refused)

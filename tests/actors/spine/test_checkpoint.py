@@ -24,7 +24,7 @@ def test_K2_the_record_is_in_the_file_before_the_body_starts(start: Start, tmp_p
             "", [ToolCall("c1", "touch_and_wait", {"path": str(mark), "until": str(go)})]
         )
         running = InThread(step.execute)
-        until(mark.exists)
+        until(lambda: mark.exists() and mark.read_text())
         types = [event.type for event in read_log(session.path).events]
         go.touch()
         [result] = running.result()

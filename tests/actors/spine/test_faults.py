@@ -98,7 +98,7 @@ def test_F3_the_dispatcher_dies_and_the_turn_goes_on(start: Start, tmp_path: Pat
             ]
             step.assistant("", calls)
             running = InThread(step.execute)
-            until(mark.exists)
+            until(lambda: mark.exists() and mark.read_text())
             workers = descendants(runtime.processes["dispatcher"])
             os.kill(runtime.processes["dispatcher"], signal.SIGKILL)
             results = running.result()
