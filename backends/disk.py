@@ -10,6 +10,7 @@ import ctypes
 import errno
 import os
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Protocol
 
@@ -19,6 +20,9 @@ if sys.platform != "win32":
 #: renameat2(2) flag: fail instead of replacing what is there.
 _RENAME_NOREPLACE = 1
 _AT_FDCWD = -100
+
+#: fallocate(2) flag: leave the file's length alone.
+_FALLOC_KEEP_SIZE = 1
 
 #: fcntl(2) on macOS: fsync there leaves the data in the drive's cache.
 _F_FULLFSYNC = 51
@@ -38,6 +42,15 @@ class Disk(Protocol):
 
     def write(self, fd: int, data: memoryview) -> int:
         """Write at the descriptor's position (its end, when opened to append); may be short."""
+
+    def pwrite(self, fd: int, data: memoryview, offset: int) -> int:
+        """Write at ``offset`` of a file that was not opened to append; may be short."""
+
+    def reserve(self, fd: int, offset: int, length: int) -> None:
+        """Set room aside for these bytes and leave the file's length alone.
+
+        ``OSError`` where there is no room; nothing happens where the file system cannot reserve.
+        """
 
     def fsync(self, fd: int) -> None:
         """Make a file's bytes and metadata, or a directory's entries, survive power loss."""
@@ -59,6 +72,9 @@ class Disk(Protocol):
 
     def mkdir(self, path: Path) -> None:
         """Make one directory, mode 0700."""
+
+    def rmdir(self, path: Path) -> None:
+        """Remove an empty directory. Used for a journal's own directory only (L13)."""
 
     def sync_directory(self, path: Path) -> None:
         """Make a directory's entries survive power loss."""
@@ -104,6 +120,25 @@ class OsDisk:
     def write(self, fd: int, data: memoryview) -> int:
         return os.write(fd, data)
 
+    if sys.platform == "win32":
+
+        def pwrite(self, fd: int, data: memoryview, offset: int) -> int:
+            os.lseek(fd, offset, os.SEEK_SET)
+            return os.write(fd, data)
+    else:
+
+        def pwrite(self, fd: int, data: memoryview, offset: int) -> int:
+            return os.pwrite(fd, data, offset)
+
+    def reserve(self, fd: int, offset: int, length: int) -> None:
+        fallocate = _fallocate()
+        if fallocate is None:
+            return
+        if fallocate(fd, _FALLOC_KEEP_SIZE, offset, length):
+            code = ctypes.get_errno()
+            if code not in (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL):
+                raise OSError(code, os.strerror(code))
+
     if sys.platform == "darwin":
 
         def fsync(self, fd: int) -> None:
@@ -141,6 +176,9 @@ class OsDisk:
 
     def mkdir(self, path: Path) -> None:
         os.mkdir(path, 0o700)
+
+    def rmdir(self, path: Path) -> None:
+        os.rmdir(path)
 
     def sync_directory(self, path: Path) -> None:
         fd = self.open(path, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
@@ -192,6 +230,28 @@ def write_all(disk: Disk, fd: int, data: bytes) -> None:
         rest = rest[written:]
 
 
+def pwrite_all(disk: Disk, fd: int, data: bytes, offset: int) -> None:
+    """Write every byte of ``data`` at ``offset``, going on after short writes (L18)."""
+    rest = memoryview(data)
+    while rest:
+        written = disk.pwrite(fd, rest, offset)
+        if written <= 0:
+            raise OSError(errno.EIO, "the disk took no more bytes and gave no reason")
+        rest = rest[written:]
+        offset += written
+
+
+@cache
+def _fallocate() -> ctypes._NamedFuncPointer | None:
+    if not sys.platform.startswith("linux"):
+        return None
+    function = getattr(ctypes.CDLL(None, use_errno=True), "fallocate64", None)
+    if function is not None:
+        function.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
+    return function
+
+
+@cache
 def _renameat2() -> ctypes._NamedFuncPointer | None:
     if not sys.platform.startswith("linux"):
         return None

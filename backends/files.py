@@ -101,6 +101,51 @@ def make_directories(directory: Path, disk: Disk) -> list[Path]:
     return missing
 
 
+class Temporary:
+    """A file that is being written beside the name it will get. Left over, it is no log."""
+
+    def __init__(self, path: Path, disk: Disk) -> None:
+        """Create it in the directory of ``path``; ``OSError`` if that fails."""
+        suffix = "".join(path.suffixes[-2:]) if path.suffix == ".zstd" else path.suffix
+        self._target = path
+        self._disk = disk
+        self._path = path.with_name(f"session.create.{secrets.token_hex(8)}{suffix}.tmp")
+        self._fd: int | None = disk.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+
+    def reserve(self, length: int) -> None:
+        """Set room aside for so many bytes; ``OSError`` if there is none."""
+        self._disk.reserve(self._opened(), 0, length)
+
+    def fill(self, content: bytes, *, durable: bool) -> os.stat_result:
+        """Write the whole content and return the file's metadata; ``OSError`` if it fails."""
+        fd = self._opened()
+        write_all(self._disk, fd, content)
+        if durable:
+            self._disk.fsync(fd)
+        return self._disk.fstat(fd)
+
+    def publish(self) -> None:
+        """Give the file its name, the commit point; ``FileExistsError`` if the name is taken."""
+        self._close()
+        give_name(self._path, self._target, self._disk)
+
+    def forget(self) -> None:
+        """Remove the temporary name, published or not."""
+        self._close()
+        with suppress(OSError):
+            self._disk.unlink(self._path)
+
+    def _opened(self) -> int:
+        if self._fd is None:
+            raise OSError(errno.EBADF, "the temporary file is closed", str(self._path))
+        return self._fd
+
+    def _close(self) -> None:
+        if self._fd is not None:
+            fd, self._fd = self._fd, None
+            self._disk.close(fd)
+
+
 def publish(
     path: Path,
     content: bytes,
@@ -115,23 +160,13 @@ def publish(
     metadata. The directory's own sync is the caller's. Raises ``FileExistsError`` if the name is
     taken and ``OSError`` for everything else; before the commit point nothing is left behind.
     """
-    suffix = "".join(path.suffixes[-2:]) if path.suffix == ".zstd" else path.suffix
-    temporary = path.with_name(f"session.create.{secrets.token_hex(8)}{suffix}.tmp")
-    fd = disk.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    temporary = Temporary(path, disk)
     try:
-        try:
-            write_all(disk, fd, content)
-            if durable:
-                disk.fsync(fd)
-            status = disk.fstat(fd)
-        finally:
-            disk.close(fd)
-        give_name(temporary, path, disk)
-    except BaseException:
-        _forget(temporary, disk)
-        raise
-    on_published(status)
-    _forget(temporary, disk)
+        status = temporary.fill(content, durable=durable)
+        temporary.publish()
+        on_published(status)
+    finally:
+        temporary.forget()
 
 
 def give_name(temporary: Path, path: Path, disk: Disk) -> None:
@@ -183,9 +218,3 @@ def _exists(path: Path, disk: Disk) -> bool:
     except FileNotFoundError:
         return False
     return True
-
-
-def _forget(temporary: Path, disk: Disk) -> None:
-    # A leftover *.tmp is ignored by every reader.
-    with suppress(OSError):
-        disk.unlink(temporary)

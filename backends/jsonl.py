@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
@@ -11,9 +13,9 @@ import msgspec
 
 from .codes import Code
 from .disk import Disk, OsDisk
-from .errors import LogError, SessionError
+from .errors import InterlockError, LogError, SessionError
 from .event import decode_line
-from .files import FileCache
+from .files import FileCache, make_directories
 from .fold import LogFold
 from .generations.current import current_header
 from .generations.publish import migrate
@@ -25,16 +27,22 @@ from .header import (
     encode_header,
     newer_format,
 )
+from .journal.commit import Item, commit
+from .journal.dead import DeadJournals
+from .journal.names import OWN_DIRECTORY
+from .journal.overlay import OverlayDisk
+from .journal.replay import replay
+from .journal.store import JournaledStore
+from .journal.writer import SEGMENT_SIZE, Journal
 from .lock import SessionLock
-from .log import SessionLog
+from .log import Batch, SessionLog
 from .passes import Dropped
 from .paths import log_name, parse_log_name, project_dir_name, session_dir_name
 from .reading import LogReader
 from .source import LogFile, find_log
 from .store import Store
 
-#: Interlock's own directory under a root.
-OWN_DIRECTORY = ".interlock"
+Durability = Literal["journal", "file", "none"]
 
 
 class Listing(msgspec.Struct, frozen=True):
@@ -51,28 +59,100 @@ class Listing(msgspec.Struct, frozen=True):
 class JsonlBackend:
     """A root directory full of session logs.
 
-    ``durability="file"`` syncs each batch in its session's file. ``"none"`` never syncs: the log
-    then survives the end of the process, but not of the machine. ``compression`` is for new
-    sessions; an existing log keeps its own.
+    ``durability="journal"`` makes the batches of many sessions durable with one sync, in a journal
+    of this process; ``"file"`` syncs each batch in its session's file; ``"none"`` never syncs: the
+    log then survives the end of the process, but not of the machine. Where the journal cannot be
+    created ``allow_file`` permits ``"file"`` in its stead. ``compression`` is for new sessions; an
+    existing log keeps its own. ``segment_size`` is that of the journal's two segments, in bytes.
     """
 
     def __init__(
         self,
         root: Path,
         *,
-        durability: Literal["file", "none"] = "file",
+        durability: Durability = "file",
         compression: Literal["zstd", "none"] = "zstd",
+        allow_file: bool = False,
+        segment_size: int = SEGMENT_SIZE,
         disk: Disk | None = None,
     ) -> None:
         self.root = Path(root).absolute()
-        self.durability = durability
+        #: What is promised from now on; ``start`` may turn ``"journal"`` into ``"file"``.
+        self.durability: Durability = durability
         self.compression = compression
         #: K7: whether a finished write is promised to survive power loss.
-        self.power_loss_durable = durability == "file" and sys.platform != "win32"
+        self.power_loss_durable = durability != "none" and sys.platform != "win32"
+        #: Why there is no journal although one was asked for, or None.
+        self.fell_back: str | None = None
+        self._allow_file = allow_file
+        self._segment_size = segment_size
         self._disk: Disk = disk or OsDisk()
         self._files = FileCache(self._disk)
+        self._journal: Journal | None = None
+        self._dead = DeadJournals(self.root, self._disk)
+        #: Guards what finds sessions and journals: opening runs on several threads.
+        self._mutex = threading.RLock()
         # Directories whose own entries this process has synced; shared by its logs.
         self._durable_names: set[Path] = set()
+
+    def start(self) -> None:
+        """Make the journal ready, where there is to be one. Before the first write; any thread.
+
+        Raises ``LogError`` (``LOG_WRITE_FAILED``) if it cannot be created and ``"file"`` is not
+        allowed instead.
+        """
+        with self._mutex:
+            if self.durability != "journal" or self._journal is not None:
+                return
+            try:
+                self._journal = Journal.start(self.root, self._disk, self._segment_size)
+            except OSError as error:
+                if not self._allow_file:
+                    raise LogError(
+                        Code.LOG_WRITE_FAILED,
+                        f"{self.root}: no journal can be created here: {error}. Mend that, or "
+                        "allow durability 'file' in its stead",
+                        root=str(self.root),
+                        closed=False,
+                        errno=error.errno,
+                    ) from error
+                self.durability = "file"
+                self.fell_back = f"no journal can be created under {self.root}: {error}"
+
+    def commit(self, items: Sequence[Item]) -> Sequence[int | InterlockError]:
+        """Make what is due of several logs durable; return, for each, its durable seq or its error.
+
+        In journal mode one sync serves all of them. A batch that failed may be tried again unless
+        the error's ``details["closed"]`` is true. One call at a time; I/O thread.
+        """
+        if self._journal is not None:
+            return commit(self._journal, items)
+        return [_written(log, batch) for log, batch in items]
+
+    def tend(self) -> bool:
+        """Do a bounded share of the work that frees journal space; tell whether more is left.
+
+        Any thread, also while a commit is under way; one call at a time. ``OSError`` if a session's
+        file cannot be synced: the journal keeps its events.
+        """
+        return self._journal.tend() if self._journal is not None else False
+
+    def view(self) -> JsonlBackend:
+        """Return this root for reading, with the journals of dead writers laid over it.
+
+        Raises nothing: what cannot be read of them is left out.
+        """
+        disk = OverlayDisk(self.root, self._disk)
+        return JsonlBackend(self.root, durability="none", compression=self.compression, disk=disk)
+
+    @property
+    def disk(self) -> Disk:
+        """The disk that this backend reads through."""
+        return self._disk
+
+    def pending(self, path: Path) -> bool:
+        """Tell, in a :meth:`view`, whether a log's file lacks what a dead journal holds for it."""
+        return isinstance(self._disk, OverlayDisk) and self._disk.pending(path)
 
     def create(self, header: Header) -> SessionLog:
         """Return a new, empty log. Nothing is on disk before its first write (L7).
@@ -104,7 +184,10 @@ class JsonlBackend:
         ``SESSION_FORMAT_UNSUPPORTED``; ``LogError`` (``LOG_WRITE_FAILED``) if the disk does not
         let it be read, locked or synced.
         """
-        directory = self.find(session_id)
+        try:
+            directory = self._find_to_write(session_id)
+        except OSError as error:
+            raise _cannot_open(session_id, error) from error
         if directory is None:
             raise SessionError(
                 Code.SESSION_NOT_FOUND,
@@ -113,7 +196,6 @@ class JsonlBackend:
                 root=str(self.root),
             )
         try:
-            self._current(directory)
             lock = SessionLock.acquire(directory, session_id, self._disk, wait=wait)
             try:
                 return self._open_locked(session_id, directory, lock)
@@ -121,13 +203,7 @@ class JsonlBackend:
                 lock.release()
                 raise
         except OSError as error:
-            raise LogError(
-                Code.LOG_WRITE_FAILED,
-                f"session {session_id!r} cannot be opened for writing: {error}. Reading may work",
-                session=session_id,
-                closed=True,
-                errno=error.errno,
-            ) from error
+            raise _cannot_open(session_id, error) from error
 
     def find(self, session_id: str) -> Path | None:
         """Return the directory of a session that has a log, or None.
@@ -169,10 +245,45 @@ class JsonlBackend:
                 yield listing
 
     def close(self) -> None:
-        """Close the cached files. Logs that are still open keep their locks until closed."""
+        """Make everything durable in the sessions' own files, remove the journal, close the files.
+
+        Close the logs first: those that are still open keep their locks.
+        """
+        if self._journal is not None:
+            self._journal.close()
+            self._journal = None
         self._files.close()
 
+    def _find_to_write(self, session_id: str) -> Path | None:
+        """Find a session, also one that only a dead writer's journal holds."""
+        with self._mutex:
+            self._dead.refresh()
+            self._dead.tidy()
+        directory = self.find(session_id)
+        if directory is not None:
+            self._current(directory)
+            return directory
+        with suppress(SessionError):
+            for pending in self._pending_named(session_dir_name(session_id)):
+                make_directories(pending, self._disk)
+                return pending
+        return None
+
+    def _pending_named(self, name: str) -> Sequence[Path]:
+        with self._mutex:
+            return [path for path in self._dead.directories() if path.name == name]
+
+    def _is_pending(self, directory: Path) -> bool:
+        """Tell whether a dead writer's journal holds a log for a directory."""
+        with self._mutex:
+            self._dead.refresh()
+            return bool(self._dead.naming(directory))
+
     def _open_locked(self, session_id: str, directory: Path, lock: SessionLock) -> SessionLog:
+        with self._mutex:
+            # Under the lock: whoever had it may have died just now.
+            self._dead.refresh()
+            replay(directory, self.root, self._dead, self._disk)
         # The tail is read under the lock: what was there before may be another writer's past.
         path, dropped = self._migrated(session_id, directory, self._current(directory))
         with LogFile(path, self._disk) as file:
@@ -203,7 +314,7 @@ class JsonlBackend:
                 file.header_line(), file_version=file.version, source=str(path)
             )
         self._refuse_misplaced(current_header(stored), directory, path)
-        migrated = migrate(path, session_id, self._disk, durable=self.durability == "file")
+        migrated = migrate(path, session_id, self._disk, durable=self.durability != "none")
         # What the source's end had that could not be carried over is said as of any other log (L9).
         return migrated.path, migrated.dropped
 
@@ -249,6 +360,21 @@ class JsonlBackend:
     def _store(
         self, header: Header, directory: Path, path: Path, lock: SessionLock | None
     ) -> Store:
+        if self.durability == "journal":
+            self.start()
+        if self._journal is not None:
+            return JournaledStore(
+                header,
+                directory,
+                path,
+                root=self.root,
+                journal=self._journal,
+                disk=self._disk,
+                files=self._files,
+                durable_names=self._durable_names,
+                is_pending=self._is_pending,
+                lock=lock,
+            )
         return Store(
             header,
             directory,
@@ -256,12 +382,16 @@ class JsonlBackend:
             disk=self._disk,
             files=self._files,
             durable_names=self._durable_names,
-            durable=self.durability == "file",
+            durable=self.durability != "none",
+            is_pending=self._is_pending,
             lock=lock,
         )
 
     def _taken(self, session_id: str, name: str) -> SessionError | None:
-        for directory in self._candidates(name):
+        # An unreadable journal stops the first write: it is looked at again under the lock.
+        with suppress(OSError), self._mutex:
+            self._dead.refresh()
+        for directory in (*self._candidates(name), *self._pending_named(name)):
             other = self._header_id(directory)
             if other is None or other == session_id:
                 return SessionError(
@@ -333,3 +463,23 @@ class JsonlBackend:
             message = f"{path or directory}: cannot be read: {error.strerror}"
             return Listing(directory, path, None, version, Code.SESSION_CORRUPT, message)
         return Listing(directory, path, current_header(stored), version)
+
+
+def _written(log: SessionLog, batch: Batch | None) -> int | InterlockError:
+    try:
+        if batch is not None:
+            return log.write(batch)
+        log.publish_empty()
+        return log.durable_seq
+    except InterlockError as error:
+        return error
+
+
+def _cannot_open(session_id: str, error: OSError) -> LogError:
+    return LogError(
+        Code.LOG_WRITE_FAILED,
+        f"session {session_id!r} cannot be opened for writing: {error}. Reading may work",
+        session=session_id,
+        closed=True,
+        errno=error.errno,
+    )

@@ -126,7 +126,7 @@ def _try(path: Path, disk: Disk) -> int | None:
                 if not disk.lock(fd):
                     disk.close(fd)
                     return None
-            if _is_at(path, fd, disk):
+            if is_at(path, fd, disk):
                 return fd
         except BaseException:
             disk.close(fd)
@@ -136,7 +136,8 @@ def _try(path: Path, disk: Disk) -> int | None:
     return None
 
 
-def _is_at(path: Path, fd: int, disk: Disk) -> bool:
+def is_at(path: Path, fd: int, disk: Disk) -> bool:
+    """Tell whether an open file is still the one at ``path``."""
     try:
         there = disk.stat(path)
     except FileNotFoundError:

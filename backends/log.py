@@ -101,8 +101,13 @@ class SessionLog:
 
     @property
     def published(self) -> bool:
-        """Whether the log file is on disk."""
+        """Whether the log exists for everybody: its file, or a journal that will make it."""
         return self._store.published
+
+    @property
+    def store(self) -> Store:
+        """The log's bytes. I/O thread."""
+        return self._store
 
     @property
     def recovered(self) -> Dropped | None:
@@ -165,11 +170,12 @@ class SessionLog:
         """Note that everything up to ``seq`` is durable. Writer's thread, after a good write."""
         self.durable_seq = max(self.durable_seq, seq)
         waiting = self._unacknowledged
-        if waiting:
+        # What is durable in the journal only is still read from here.
+        if waiting and not self._store.owed:
             del waiting[: max(0, seq + 1 - waiting[0].seq)]
 
     def pending_events(self, from_seq: int = 0) -> list[Event]:
-        """Return the events from ``from_seq`` on that are not known to be durable."""
+        """Return the events from ``from_seq`` on that are not known to be in the file."""
         return [event for event in self._unacknowledged if event.seq >= from_seq]
 
     # The I/O thread.
@@ -184,11 +190,15 @@ class SessionLog:
         are good. Raises ``SessionError``: ``SESSION_SOURCE_CHANGED`` (closed) if something else
         wrote to the file, ``SESSION_EXISTS`` (closed) if another process made the session first.
         """
-        spills = [spill for part in batch.parts for spill in part.spills]
-        compressed = self._store.compressed
-        data = b"".join([part.encoded(compressed=compressed) for part in batch.parts])
-        self._store.write(data, spills)
+        self._store.write(*self.encoded(batch))
         return batch.last_seq
+
+    def encoded(self, batch: Batch | None) -> tuple[bytes, list[tuple[int, bytes]]]:
+        """Return a batch's frames for the file, and its spills. I/O thread; None is no event."""
+        parts = batch.parts if batch is not None else ()
+        compressed = self._store.compressed
+        data = b"".join([part.encoded(compressed=compressed) for part in parts])
+        return data, [spill for part in parts for spill in part.spills]
 
     def mend(self) -> int:
         """Bring the file's end in order now instead of before the first write (L9).

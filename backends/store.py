@@ -6,7 +6,7 @@ Everything here runs in the I/O thread that works for the session at the time.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -30,6 +30,7 @@ class Store:
         "_durable_names",
         "_files",
         "_identity",
+        "_is_pending",
         "_lock",
         "_names_due",
         "_spill_named",
@@ -55,6 +56,7 @@ class Store:
         files: FileCache,
         durable_names: set[Path],
         durable: bool,
+        is_pending: Callable[[Path], bool],
         lock: SessionLock | None = None,
     ) -> None:
         self.header = header
@@ -69,6 +71,8 @@ class Store:
         self._disk = disk
         self._files = files
         self._durable = durable
+        #: Whether a dead writer's journal holds a log for a directory.
+        self._is_pending = is_pending
         self._lock = lock
         self._identity: tuple[int, int] | None = None
         self._torn: Recovered | None = None
@@ -76,6 +80,11 @@ class Store:
         self._names_due: list[Path] = []
         self._durable_names = durable_names
         self._spill_named = False
+
+    @property
+    def owed(self) -> bool:
+        """Whether durable frames are not in the file yet: readers get them from the writer."""
+        return False
 
     def adopt(self, status: os.stat_result, last_seq: int, torn: Recovered | None) -> None:
         """Take over a file that was read under the lock, ``torn`` telling how its end is mended."""
@@ -220,8 +229,7 @@ class Store:
         line = encode_header(self.header)
         head = frames.encode(line) if self.compressed else line
         try:
-            self._owe_names(make_directories(self.directory, self._disk))
-            self._take_lock()
+            self._make_directories()
             self._write_spills(spills)
             publish(
                 self.path,
@@ -238,6 +246,10 @@ class Store:
             self._sync_directories()
         except OSError as error:
             self._take_back_batch(len(head), error)
+
+    def _make_directories(self) -> None:
+        self._owe_names(make_directories(self.directory, self._disk))
+        self._take_lock()
 
     def _take_back_batch(self, length: int, cause: OSError) -> NoReturn:
         """The bytes are down but the name may not be: keep the header, write the batch again."""
@@ -272,7 +284,8 @@ class Store:
             except SessionError as error:
                 # Whoever holds the lock of a session that is not there yet is just creating it.
                 self._exists(error)
-        if any(parse_log_name(name) for name in self._disk.listdir(self.directory)):
+        names = self._disk.listdir(self.directory)
+        if any(map(parse_log_name, names)) or self._is_pending(self.directory):
             self._exists(None)
 
     def _exists(self, cause: BaseException | None) -> NoReturn:
@@ -298,13 +311,15 @@ class Store:
 
     def _sync_directories(self) -> None:
         """Sync the directories that hold the names that are due, topmost first."""
-        due = self._names_due
+        self._sync_names(self._names_due)
+        self._names_due = []
+
+    def _sync_names(self, due: Sequence[Path]) -> None:
         if self._durable and due:
             for directory in dict.fromkeys(path.parent for path in due):
                 self._disk.sync_directory(directory)
             own = self.directory
             self._durable_names.update(p for p in due if p != own and own not in p.parents)
-        due.clear()
 
     def _fail_retryable(self, cause: OSError) -> NoReturn:
         raise LogError(

@@ -1,0 +1,138 @@
+"""What a dead writer's journal holds: its epochs in order, superseded records left out."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+
+from ..disk import Disk
+from .names import DONE, parse_epoch
+from .record import BLOCK, MAGIC, Entry, Record, decode
+from .slot import SLOTS, Slot, decode_slot, segment_offset
+
+_CHUNK = 4 * 1024 * 1024
+
+
+class Contents(msgspec.Struct, frozen=True):
+    """A dead writer's journal.
+
+    ``entries`` are by path, in the order of their records. ``done`` are the paths that have been
+    mended. ``fault`` says what the disk lost, or is None: then every session in ``entries`` may
+    lack events that were acknowledged.
+    """
+
+    directory: Path
+    entries: dict[str, list[Entry]]
+    done: frozenset[str]
+    fault: str | None
+
+    @property
+    def open_paths(self) -> set[str]:
+        """The paths that are still to be mended."""
+        return set(self.entries) - self.done
+
+
+def read_contents(directory: Path, disk: Disk) -> Contents:
+    """Read the journal of a writer that is gone; ``OSError`` if it cannot be read."""
+    epochs = sorted(e for name in disk.listdir(directory) if (e := parse_epoch(name)) is not None)
+    slots: list[Slot] = []
+    records: list[Record] = []
+    for epoch in epochs:
+        slot, found = _read_epoch(directory / f"{epoch:08}.journal", directory.name, disk)
+        if slot is not None:
+            records = [record for record in records if record.lsn < slot.from_lsn]
+            slots.append(slot)
+            records += found
+    records.sort(key=lambda record: record.lsn)
+    kept, fault = _contiguous(records, slots)
+    entries: dict[str, list[Entry]] = {}
+    for record in kept:
+        for entry in record.entries:
+            entries.setdefault(entry.path, []).append(entry)
+    if fault is not None:
+        fault = f"{directory}: {fault}"
+    return Contents(directory, entries, _read_done(directory, disk), fault)
+
+
+def _contiguous(records: list[Record], slots: list[Slot]) -> tuple[list[Record], str | None]:
+    """Return the records that count, and what is missing among those that must be there."""
+    oldest = max([1, *(slot.oldest for slot in slots), *(record.oldest for record in records)])
+    durable = max((record.durable for record in records), default=0)
+    there = {record.lsn for record in records}
+    missing = [lsn for lsn in range(oldest, durable + 1) if lsn not in there]
+    if missing:
+        # Later records say that this one was durable: the disk lost it, and it is not known which
+        # sessions it was about.
+        return records, f"record {missing[0]} was durable and cannot be read any more"
+    kept: list[Record] = []
+    expected = oldest
+    for record in records:
+        if record.lsn < oldest:
+            kept.append(record)
+        elif record.lsn == expected:
+            kept.append(record)
+            expected += 1
+    return kept, None
+
+
+def _read_epoch(path: Path, writer: str, disk: Disk) -> tuple[Slot | None, list[Record]]:
+    fd = disk.open(path, os.O_RDONLY)
+    try:
+        size = disk.fstat(fd).st_size
+        read = [decode_slot(_read(fd, BLOCK, i * BLOCK, disk)) for i in range(SLOTS)]
+        slots = [slot for slot in read if slot is not None and slot.writer.hex() == writer]
+        if not slots:
+            # It never got its first header: no record was ever written to it.
+            return None, []
+        slot = max(slots, key=lambda s: s.version)
+        records: list[Record] = []
+        for segment in (0, 1):
+            start = segment_offset(segment, slot.segment_size)
+            length = min(slot.segment_size, max(0, size - start))
+            data = memoryview(_read(fd, length, start, disk))
+            records += _scan(data, slot, slot.generations[segment])
+        return slot, records
+    finally:
+        disk.close(fd)
+
+
+def _scan(data: memoryview, slot: Slot, generation: int) -> list[Record]:
+    """Return every good record of a generation, also those behind a bad one."""
+    found: list[Record] = []
+    position = 0
+    while position < len(data):
+        record = None
+        if data[position : position + len(MAGIC)] == MAGIC:
+            rest = data[position:]
+            record = decode(rest, writer=slot.writer, epoch=slot.epoch, generation=generation)
+        if record is not None:
+            found.append(record)
+        position += record.size if record is not None else BLOCK
+    return found
+
+
+def _read(fd: int, length: int, offset: int, disk: Disk) -> bytes:
+    parts: list[bytes] = []
+    while length > 0:
+        part = disk.pread(fd, min(length, _CHUNK), offset)
+        if not part:
+            break
+        parts.append(part)
+        offset += len(part)
+        length -= len(part)
+    return b"".join(parts)
+
+
+def _read_done(directory: Path, disk: Disk) -> frozenset[str]:
+    try:
+        fd = disk.open(directory / DONE, os.O_RDONLY)
+    except FileNotFoundError:
+        return frozenset()
+    try:
+        text = _read(fd, disk.fstat(fd).st_size, 0, disk)
+    finally:
+        disk.close(fd)
+    # A line without its newline was torn: that session is handled once more, which changes nothing.
+    return frozenset(line.decode("ascii", "replace") for line in text.split(b"\n")[:-1])

@@ -1,0 +1,115 @@
+"""Journals whose writers are gone: found by their free locks, read once, kept until tidied away."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from ..disk import Disk, write_all
+from .contents import Contents, read_contents
+from .names import DONE, LOCK, is_writer, journals_directory, parse_epoch
+
+
+class DeadJournals:
+    """The dead writers' journals under one root. One thread at a time.
+
+    A writer holds its lock exclusively as long as it lives. Who replays takes it shared: that
+    proves that the writer is gone and lets others replay other sessions of the same journal.
+    """
+
+    def __init__(self, root: Path, disk: Disk) -> None:
+        self._root = root
+        self._directory = journals_directory(root)
+        self._disk = disk
+        self._known: dict[str, Contents] = {}
+
+    def refresh(self) -> None:
+        """Look for writers that have gone; ``OSError`` if a journal of one cannot be read."""
+        try:
+            names = [name for name in self._disk.listdir(self._directory) if is_writer(name)]
+        except (FileNotFoundError, NotADirectoryError):
+            names = []
+        self._known = {name: found for name, found in self._known.items() if name in names}
+        for name in names:
+            if name not in self._known:
+                self._look(self._directory / name)
+
+    def tidy(self) -> None:
+        """Remove the journals that nobody needs any more; what cannot be removed stays."""
+        for contents in list(self._known.values()):
+            if not contents.open_paths and contents.fault is None:
+                with suppress(OSError):
+                    self._remove(contents)
+
+    def naming(self, directory: Path) -> list[tuple[Contents, str]]:
+        """Return the journals that name a log in a session's directory, with its path in them."""
+        prefix = directory.relative_to(self._root).as_posix() + "/"
+        return [
+            (contents, path)
+            for contents in self._known.values()
+            for path in contents.open_paths
+            if path.startswith(prefix)
+        ]
+
+    def directories(self) -> set[Path]:
+        """Return the session directories that dead journals name."""
+        return {
+            self._root / Path(path).parent
+            for contents in self._known.values()
+            for path in contents.open_paths
+        }
+
+    def done(self, contents: Contents, path: str) -> None:
+        """Note durably that a log is mended; with the last one the journal goes.
+
+        ``OSError`` if that cannot be noted: it is then looked at again another time.
+        """
+        if contents.directory.name not in self._known:
+            return
+        fd = self._disk.open(contents.directory / DONE, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        try:
+            write_all(self._disk, fd, path.encode() + b"\n")
+            self._disk.fsync(fd)
+        finally:
+            self._disk.close(fd)
+        self._disk.sync_directory(contents.directory)
+        known = read_contents(contents.directory, self._disk)
+        self._known[contents.directory.name] = known
+        if not known.open_paths and known.fault is None:
+            self._remove(known)
+
+    def _remove(self, contents: Contents) -> None:
+        """Void a journal that nobody needs: oldest epoch first, so that none comes back alone."""
+        directory = contents.directory
+        fd = self._disk.open(directory / LOCK, os.O_RDWR)
+        try:
+            if not self._disk.lock(fd):
+                return
+            names = self._disk.listdir(directory)
+            for name in sorted(n for n in names if parse_epoch(n) is not None):
+                self._disk.unlink(directory / name)
+                self._disk.sync_directory(directory)
+            for name in (DONE, LOCK):
+                with suppress(FileNotFoundError):
+                    self._disk.unlink(directory / name)
+            self._disk.rmdir(directory)
+        finally:
+            self._disk.close(fd)
+        self._known.pop(directory.name, None)
+
+    def _look(self, directory: Path) -> None:
+        """Take in the journal of a writer, if that is gone."""
+        try:
+            fd = self._disk.open(directory / LOCK, os.O_RDONLY)
+        except FileNotFoundError:
+            # Being made at this moment, or tidied away.
+            return
+        try:
+            if not self._disk.lock(fd, exclusive=False):
+                return
+            # A free lock without an epoch may be that of a writer which is just starting.
+            if any(parse_epoch(name) is not None for name in self._disk.listdir(directory)):
+                self._known[directory.name] = read_contents(directory, self._disk)
+        finally:
+            self._disk.close(fd)
