@@ -33,7 +33,7 @@ from .journal.names import OWN_DIRECTORY
 from .journal.overlay import OverlayDisk
 from .journal.replay import replay
 from .journal.store import JournaledStore
-from .journal.writer import SEGMENT_SIZE, Journal
+from .journal.writer import Journal
 from .lock import SessionLock
 from .log import Batch, SessionLog
 from .passes import Dropped
@@ -63,7 +63,8 @@ class JsonlBackend:
     of this process; ``"file"`` syncs each batch in its session's file; ``"none"`` never syncs: the
     log then survives the end of the process, but not of the machine. Where the journal cannot be
     created ``allow_file`` permits ``"file"`` in its stead. ``compression`` is for new sessions; an
-    existing log keeps its own. ``segment_size`` is that of the journal's two segments, in bytes.
+    existing log keeps its own. ``segment_size`` is that of the journal's two segments, in bytes
+    (None: 8 MiB, less on a small disk).
     """
 
     def __init__(
@@ -73,7 +74,7 @@ class JsonlBackend:
         durability: Durability = "file",
         compression: Literal["zstd", "none"] = "zstd",
         allow_file: bool = False,
-        segment_size: int = SEGMENT_SIZE,
+        segment_size: int | None = None,
         disk: Disk | None = None,
     ) -> None:
         self.root = Path(root).absolute()
@@ -128,6 +129,16 @@ class JsonlBackend:
         if self._journal is not None:
             return commit(self._journal, items)
         return [_written(log, batch) for log, batch in items]
+
+    @property
+    def group_commit(self) -> bool:
+        """Whether one commit serves many sessions: then only one is made at a time."""
+        return self.durability == "journal"
+
+    @property
+    def needs_tending(self) -> bool:
+        """Whether :meth:`tend` has anything to do. No I/O, any thread."""
+        return self._journal is not None and self._journal.needs_tending
 
     def tend(self) -> bool:
         """Do a bounded share of the work that frees journal space; tell whether more is left.

@@ -14,7 +14,7 @@ from ..messages import WireTool
 from ..tools.declare import Tool
 from ..tools.gates import Gate, Guard, PostHook
 
-Durability = Literal["file", "none"]
+Durability = Literal["journal", "file", "none"]
 Transport = Literal["ipc", "tcp", "inproc"]
 Compression = Literal["zstd", "none"]
 Policy = Literal["ask", "never"]
@@ -56,7 +56,8 @@ class RuntimeConfig:
     answerer: Answerer | None = None
     waits_for_answerer: bool = False
     sandbox: SandboxMode = "workspace-write"
-    durability: Durability = "file"
+    durability: Durability = "journal"
+    allow_file_durability: bool = False
     compression: Compression = "zstd"
     transport: Transport = "ipc"
     workers: int = 2
@@ -69,6 +70,7 @@ class RuntimeConfig:
             "approval_timeout": self.approval_timeout,
             "sandbox": self.sandbox,
             "durability": self.durability,
+            "allow_file_durability": self.allow_file_durability,
             "compression": self.compression,
             "workers": self.workers,
             "waits": self.waits_for_answerer,
@@ -87,7 +89,8 @@ def make_config(
     answerer: Answerer | str | None = None,
     approval_timeout: float = 600.0,
     sandbox: str = "workspace-write",
-    durability: str = "file",
+    durability: str = "journal",
+    allow_file_durability: bool = False,
     compression: str = "zstd",
     transport: str = "ipc",
     workers: int | None = None,
@@ -126,6 +129,7 @@ def make_config(
         waits_for_answerer=external,
         sandbox=sandbox,  # type: ignore[arg-type]
         durability=durability,  # type: ignore[arg-type]
+        allow_file_durability=bool(allow_file_durability),
         compression=compression,  # type: ignore[arg-type]
         transport=transport,  # type: ignore[arg-type]
         workers=workers or min(4, os.cpu_count() or 2),

@@ -38,8 +38,11 @@ class Runtime:
         ``interlock approvals``, or ``None``: nobody can be asked, so nothing that asks is allowed.
     :param approval_timeout: seconds that a request stays open.
     :param sandbox: the mode of ``sandbox`` tools where a session's log does not say.
-    :param durability: ``"file"``: acknowledged means that it survives power loss; ``"none"``: only
-        the end of processes, and the log says so (K7).
+    :param durability: ``"journal"`` (one sync for many sessions) or ``"file"`` (one for each):
+        acknowledged means that it survives power loss; ``"none"``: only the end of processes, and
+        the log says so (K7).
+    :param allow_file_durability: go on with ``"file"`` where no journal can be created under the
+        root, and say so in each log; otherwise nothing is written there.
     :param compression: ``"zstd"`` or ``"none"``, for new sessions.
     :param transport: ``"ipc"``, ``"tcp"`` on loopback, or ``"inproc"``: the owners as threads of
     this

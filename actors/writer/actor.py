@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Literal, cast
 
-from interlock.backends.jsonl import JsonlBackend
+from interlock.backends.jsonl import Durability, JsonlBackend
 
 from ..owner import Core, Owner
 from .core import WriterCore
@@ -21,7 +21,8 @@ class WriterActor(Owner):
         options = self.config.options
         backend = JsonlBackend(
             Path(self.config.root),
-            durability=cast('Literal["file", "none"]', options.get("durability", "file")),
+            durability=cast(Durability, options.get("durability", "journal")),
+            allow_file=bool(options.get("allow_file_durability", False)),
             compression=cast('Literal["zstd", "none"]', options.get("compression", "zstd")),
         )
         return WriterCore(self, backend, self.incarnation, self.end)

@@ -67,6 +67,11 @@ class JournalFile:
         """Bytes left in the active segment."""
         return self._slot.segment_size - self.position
 
+    @property
+    def other_ready(self) -> bool:
+        """Whether the other segment has been written through."""
+        return self._written_through[1 - self.active]
+
     def append(self, records: list[list[Entry]], lsn: int, durable: int, oldest: int) -> None:
         """Write one record for each list, the first with number ``lsn``, and sync once.
 
