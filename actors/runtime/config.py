@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +23,9 @@ SandboxMode = Literal["read-only", "workspace-write", "danger-full-access"]
 
 #: Instead of an answerer: keep requests open for somebody who attaches (``interlock approvals``).
 EXTERNAL = "external"
+
+
+_FACTORY = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,7 @@ class RuntimeConfig:
     sandbox: SandboxMode = "workspace-write"
     durability: Durability = "journal"
     allow_file_durability: bool = False
+    backend: str = ""
     compression: Compression = "zstd"
     transport: Transport = "ipc"
     workers: int = 2
@@ -71,6 +76,7 @@ class RuntimeConfig:
             "sandbox": self.sandbox,
             "durability": self.durability,
             "allow_file_durability": self.allow_file_durability,
+            "backend": self.backend,
             "compression": self.compression,
             "workers": self.workers,
             "waits": self.waits_for_answerer,
@@ -91,6 +97,7 @@ def make_config(
     sandbox: str = "workspace-write",
     durability: str = "journal",
     allow_file_durability: bool = False,
+    backend: str | None = None,
     compression: str = "zstd",
     transport: str = "ipc",
     workers: int | None = None,
@@ -112,6 +119,8 @@ def make_config(
     _one_of("durability", durability, get_args(Durability))
     _one_of("compression", compression, get_args(Compression))
     _one_of("transport", transport, get_args(Transport))
+    if backend is not None and not _FACTORY.fullmatch(backend):
+        raise ValueError(f"backend is {backend!r}; it is 'package.module:factory'")
     if approval_timeout <= 0:
         raise ValueError(f"approval_timeout is {approval_timeout!r}; it is a number of seconds")
     if workers is not None and (not isinstance(workers, int) or workers < 1):
@@ -130,6 +139,7 @@ def make_config(
         sandbox=sandbox,  # type: ignore[arg-type]
         durability=durability,  # type: ignore[arg-type]
         allow_file_durability=bool(allow_file_durability),
+        backend=backend or "",
         compression=compression,  # type: ignore[arg-type]
         transport=transport,  # type: ignore[arg-type]
         workers=workers or min(4, os.cpu_count() or 2),

@@ -43,6 +43,9 @@ class Runtime:
         the log says so (K7).
     :param allow_file_durability: go on with ``"file"`` where no journal can be created under the
         root, and say so in each log; otherwise nothing is written there.
+    :param backend: ``"package.module:factory"``: where logs live instead of in files under
+        ``root``. The writer's process imports it and calls ``factory(root, options)``, which
+        returns a :class:`~interlock.backends.backend.LogBackend`.
     :param compression: ``"zstd"`` or ``"none"``, for new sessions.
     :param transport: ``"ipc"``, ``"tcp"`` on loopback, or ``"inproc"``: the owners as threads of
     this

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from interlock.backends.backend import LogBackend
 from interlock.backends.errors import InterlockError, LogError
 from interlock.backends.event import Event
-from interlock.backends.jsonl import JsonlBackend
 from interlock.backends.log import Batch
 
 from ..fibers import Promise, resolved
@@ -48,7 +48,7 @@ _Part = tuple[OpenSession, Batch | None, list[Waiter]]
 class Commits:
     """Decides what is written when. All methods run in the writer's thread."""
 
-    def __init__(self, port: Port, backend: JsonlBackend, sessions: Sessions) -> None:
+    def __init__(self, port: Port, backend: LogBackend, sessions: Sessions) -> None:
         self._port, self._backend, self._sessions = port, backend, sessions
         self._due: dict[str, OpenSession] = {}
         self._under_way = False

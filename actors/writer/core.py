@@ -10,11 +10,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
+from interlock.backends.backend import LogBackend
 from interlock.backends.codes import Code
 from interlock.backends.errors import InterlockError, LogError, SessionError
 from interlock.backends.event import Draft, Event, draft, encode_line
 from interlock.backends.header import Header
-from interlock.backends.jsonl import JsonlBackend
 from interlock.backends.log import SessionLog
 from interlock.backends.repair import closers
 
@@ -54,7 +54,7 @@ class WriterCore:
     """Owns all open sessions of one runtime. All methods run in the writer's thread."""
 
     def __init__(
-        self, port: Port, backend: JsonlBackend, incarnation: str, end: Callable[[], None]
+        self, port: Port, backend: LogBackend, incarnation: str, end: Callable[[], None]
     ) -> None:
         self._port, self._backend, self._incarnation, self._end = port, backend, incarnation, end
         self._sessions: dict[str, Open] = {}
