@@ -36,6 +36,7 @@ from .journal.store import JournaledStore
 from .journal.writer import Journal
 from .lock import SessionLock
 from .log import Batch, SessionLog
+from .mounts import mount_of, refuse_network
 from .passes import Dropped
 from .paths import log_name, parse_log_name, project_dir_name, session_dir_name
 from .reading import LogReader
@@ -63,7 +64,8 @@ class JsonlBackend:
     of this process; ``"file"`` syncs each batch in its session's file; ``"none"`` never syncs: the
     log then survives the end of the process, but not of the machine. Where the journal cannot be
     created ``allow_file`` permits ``"file"`` in its stead. ``compression`` is for new sessions; an
-    existing log keeps its own. ``segment_size`` is that of the journal's two segments, in bytes
+    existing log keeps its own. ``allow_network`` permits writing on a network file system.
+    ``segment_size`` is that of the journal's two segments, in bytes
     (None: 8 MiB, less on a small disk).
     """
 
@@ -74,6 +76,7 @@ class JsonlBackend:
         durability: Durability = "file",
         compression: Literal["zstd", "none"] = "zstd",
         allow_file: bool = False,
+        allow_network: bool = False,
         segment_size: int | None = None,
         disk: Disk | None = None,
     ) -> None:
@@ -86,6 +89,7 @@ class JsonlBackend:
         #: Why there is no journal although one was asked for, or None.
         self.fell_back: str | None = None
         self._allow_file = allow_file
+        self._may_write = allow_network
         self._segment_size = segment_size
         self._disk: Disk = disk or OsDisk()
         self._files = FileCache(self._disk)
@@ -100,9 +104,12 @@ class JsonlBackend:
         """Make the journal ready, where there is to be one. Before the first write; any thread.
 
         Raises ``LogError`` (``LOG_WRITE_FAILED``) if it cannot be created and ``"file"`` is not
-        allowed instead.
+        allowed instead, or where the root is on a network and ``allow_network`` was not given.
         """
         with self._mutex:
+            if not self._may_write:
+                refuse_network(self.root, mount_of(self.root))
+                self._may_write = True
             if self.durability != "journal" or self._journal is not None:
                 return
             try:
@@ -173,6 +180,7 @@ class JsonlBackend:
         ``ValueError`` for a header that no reader would take.
         """
         name = session_dir_name(header.id)
+        self.start()
         try:
             decode_header(encode_header(header), source=f"session {header.id!r}")
         except SessionError as error:
@@ -195,6 +203,7 @@ class JsonlBackend:
         ``SESSION_FORMAT_UNSUPPORTED``; ``LogError`` (``LOG_WRITE_FAILED``) if the disk does not
         let it be read, locked or synced.
         """
+        self.start()
         try:
             directory = self._find_to_write(session_id)
         except OSError as error:
@@ -371,8 +380,6 @@ class JsonlBackend:
     def _store(
         self, header: Header, directory: Path, path: Path, lock: SessionLock | None
     ) -> Store:
-        if self.durability == "journal":
-            self.start()
         if self._journal is not None:
             return JournaledStore(
                 header,

@@ -62,6 +62,7 @@ class RuntimeConfig:
     sandbox: SandboxMode = "workspace-write"
     durability: Durability = "journal"
     allow_file_durability: bool = False
+    allow_network_root: bool = False
     backend: str = ""
     compression: Compression = "zstd"
     transport: Transport = "ipc"
@@ -76,6 +77,7 @@ class RuntimeConfig:
             "sandbox": self.sandbox,
             "durability": self.durability,
             "allow_file_durability": self.allow_file_durability,
+            "allow_network_root": self.allow_network_root,
             "backend": self.backend,
             "compression": self.compression,
             "workers": self.workers,
@@ -97,6 +99,7 @@ def make_config(
     sandbox: str = "workspace-write",
     durability: str = "journal",
     allow_file_durability: bool = False,
+    allow_network_root: bool = False,
     backend: str | None = None,
     compression: str = "zstd",
     transport: str = "ipc",
@@ -139,6 +142,7 @@ def make_config(
         sandbox=sandbox,  # type: ignore[arg-type]
         durability=durability,  # type: ignore[arg-type]
         allow_file_durability=bool(allow_file_durability),
+        allow_network_root=bool(allow_network_root),
         backend=backend or "",
         compression=compression,  # type: ignore[arg-type]
         transport=transport,  # type: ignore[arg-type]

@@ -43,6 +43,8 @@ class Runtime:
         the log says so (K7).
     :param allow_file_durability: go on with ``"file"`` where no journal can be created under the
         root, and say so in each log; otherwise nothing is written there.
+    :param allow_network_root: write also on a network file system, where locks and syncs may not
+        hold.
     :param backend: ``"package.module:factory"``: where logs live instead of in files under
         ``root``. The writer's process imports it and calls ``factory(root, options)``, which
         returns a :class:`~interlock.backends.backend.LogBackend`.

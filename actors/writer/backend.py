@@ -29,6 +29,7 @@ def make_backend(root: Path, options: Mapping[str, Any]) -> LogBackend:
         backend = JsonlBackend(
             root,
             durability=durability,
+            allow_network=bool(options.get("allow_network_root", False)),
             allow_file=bool(options.get("allow_file_durability", False)),
             compression=cast('Literal["zstd", "none"]', options.get("compression", "zstd")),
         )

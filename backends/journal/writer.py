@@ -204,7 +204,7 @@ class Journal:
                         self._void(other)
                     return True
                 if self._file.free < self.segment_size // 2:
-                    self._file.write_through()
+                    return self._file.write_through()
             except EpochError:
                 return True
             return False
