@@ -132,6 +132,7 @@ class Client:
             self._failed(name, log, outcome)
             if name in self.logs and batch is not None:
                 log.unseal(batch)
+        self.process.pause()
         return good
 
     def insist(self, *names: str, tries: int = 4) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from .cut import Tree, is_beside_the_point, is_temporary
 from .notes import Outcome, judge
 from .recovery import interrupt, recover
+from .turns import steady_names
 from .workload import Moment, Stage, Workload
 
 #: Disks made of one cut point in one run, at least and at most.
@@ -76,18 +77,13 @@ class _Exploration:
         ):
             before = tally.distinct
             stage = Stage(self._workload, tally.runs, self._seed, self._without)
-            try:
-                self._workload.run(stage)
-                moments = stage.finish()
-            except Exception as error:
-                # Without a sync the client itself may meet what was lost.
-                moments = stage.finish()
-                if self._without is None:
-                    raise
-                tally.violations.append(f"the run itself: {error!r}")
+            raised = stage.run()
+            if raised is not None:
+                tally.violations.append(f"run {tally.runs} itself: {raised!r}")
             tally.runs += 1
             tally.reached |= stage.reached
-            self._visit(moments)
+            with steady_names("names after a power cut"):
+                self._visit(stage.moments)
             fruitless = fruitless + 1 if tally.distinct == before else 0
             if self._first_only and tally.violations:
                 break

@@ -246,6 +246,12 @@ class Process:
             self._unlock(opened)
         self._open.clear()
 
+    def pause(self) -> None:
+        """Do nothing for a while: a moment to be watched between two operations."""
+        self._alive()
+        if self._machine.watch is not None:
+            self._machine.watch(self, "idle", "")
+
     # Names.
 
     def open(self, path: Path, flags: int, mode: int = 0o600) -> int:

@@ -8,6 +8,7 @@ give the turn away instead of waiting for it.
 from __future__ import annotations
 
 import random
+import secrets
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -130,22 +131,37 @@ class _Lock:
 
 
 @contextmanager
-def cooperative_locks(turns: Turns) -> Iterator[None]:
+def taking_turns(turns: Turns) -> Iterator[None]:
     """Have the product make its locks of this kind as long as this lasts."""
     shim = SimpleNamespace(
         Lock=lambda: _Lock(turns, reentrant=False),
         RLock=lambda: _Lock(turns, reentrant=True),
         local=threading.local,
     )
-    changed = [
-        module
-        for name, module in list(sys.modules.items())
-        if name.startswith("interlock.backends") and getattr(module, "threading", None) is threading
+    with instead("threading", threading, shim):
+        yield
+
+
+@contextmanager
+def steady_names(seed: str) -> Iterator[None]:
+    """Have the product draw the same names in the same order as long as this lasts."""
+    draw = random.Random(seed)
+    with instead("secrets", secrets, SimpleNamespace(token_hex=lambda n: draw.randbytes(n).hex())):
+        yield
+
+
+@contextmanager
+def instead(name: str, module: object, shim: object) -> Iterator[None]:
+    """Put something in the place of a module that the product has imported."""
+    users = [
+        vars(user)
+        for where, user in list(sys.modules.items())
+        if where.startswith("interlock.backends") and vars(user).get(name) is module
     ]
-    for module in changed:
-        vars(module)["threading"] = shim
+    for user in users:
+        user[name] = shim
     try:
         yield
     finally:
-        for module in changed:
-            vars(module)["threading"] = threading
+        for user in users:
+            user[name] = module

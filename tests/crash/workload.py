@@ -16,7 +16,7 @@ from .machine import Fault, Machine, Process
 from .notes import Note, Notes
 from .places import current_place
 from .remains import Model, Remains
-from .turns import Turns, cooperative_locks
+from .turns import Turns, steady_names, taking_turns
 
 
 class Workload(NamedTuple):
@@ -56,6 +56,7 @@ class Stage:
         self.moments: list[Moment] = []
         self.reached: set[str] = set()
         self._turns = Turns(self.draw)
+        self._workload = workload
         self._without = without
         self._recording = True
         self._start(self.machine)
@@ -67,19 +68,17 @@ class Stage:
 
     def client(self, durability: Durability | None = None) -> Client:
         """Start a process."""
-        with cooperative_locks(self._turns):
-            return Client(
-                self.machine,
-                self.notes,
-                durability or self.durability,
-                self.compression,
-                seed=self.draw.randrange(1 << 30),
-            )
+        return Client(
+            self.machine,
+            self.notes,
+            durability or self.durability,
+            self.compression,
+            seed=self.draw.randrange(1 << 30),
+        )
 
     def together(self, *bodies: Callable[[], None]) -> None:
         """Run bodies in turns that the seed says; no other process than theirs is running."""
-        with cooperative_locks(self._turns):
-            self._turns.run(*bodies)
+        self._turns.run(*bodies)
 
     @contextmanager
     def unseen(self) -> Iterator[None]:
@@ -94,10 +93,17 @@ class Stage:
         """Go on with one of the disks that a power cut could leave now."""
         self.use(next(Cut(self.machine, "").disks(self.model, 1, self.draw)))
 
-    def finish(self) -> list[Moment]:
-        """Take the last cut and return all of them."""
+    def run(self) -> BaseException | None:
+        """Run the workload to its end, the last cut included; return what it raised."""
+        raised: BaseException | None = None
+        # Runs name alike what is alike in them, so that equal disks are seen to be equal.
+        with taking_turns(self._turns), steady_names("names of a run"):
+            try:
+                self._workload.run(self)
+            except Exception as error:
+                raised = error
         self._take("the end")
-        return self.moments
+        return raised
 
     def _start(self, machine: Machine) -> None:
         machine.watch = self._watch
