@@ -62,6 +62,13 @@ class Promise(Generic[T]):
         return self.result()
 
 
+def resolved(value: T) -> Promise[T]:
+    """Return a promise that holds already."""
+    promise: Promise[T] = Promise()
+    promise.resolve(value)
+    return promise
+
+
 class Fiber(Generic[T]):
     """A running coroutine. ``result`` is a promise of what it returns."""
 

@@ -34,9 +34,10 @@ from .journal.names import OWN_DIRECTORY
 from .journal.overlay import OverlayDisk
 from .journal.replay import replay
 from .journal.store import JournaledStore
-from .journal.writer import SEGMENT_SIZE, Journal
+from .journal.writer import Journal
 from .lock import SessionLock
 from .log import Batch, SessionLog
+from .mounts import mount_of, refuse_network
 from .passes import Dropped
 from .paths import log_name, parse_log_name, project_dir_name, session_dir_name
 from .reading import LogReader
@@ -64,9 +65,10 @@ class JsonlBackend:
     of this process; ``"file"`` syncs each batch in its session's file; ``"none"`` never syncs: the
     log then survives the end of the process, but not of the machine. Where the journal cannot be
     created ``allow_file`` permits ``"file"`` in its stead. ``compression`` is for new sessions; an
-    existing log keeps its own. ``segment_size`` is that of the journal's two segments, in bytes.
-    ``disk`` and ``verifier`` (what reads a migrated copy back instead of another process) are for
-    disks that are not the operating system's.
+    existing log keeps its own. ``allow_network`` permits writing on a network file system.
+    ``segment_size`` is that of the journal's two segments, in bytes (None: 8 MiB, less on a small
+    disk). ``disk`` and ``verifier`` (what reads a migrated copy back instead of another process)
+    are for disks that are not the operating system's.
     """
 
     def __init__(
@@ -76,7 +78,8 @@ class JsonlBackend:
         durability: Durability = "file",
         compression: Literal["zstd", "none"] = "zstd",
         allow_file: bool = False,
-        segment_size: int = SEGMENT_SIZE,
+        allow_network: bool = False,
+        segment_size: int | None = None,
         disk: Disk | None = None,
         verifier: Verifier | None = None,
     ) -> None:
@@ -89,6 +92,7 @@ class JsonlBackend:
         #: Why there is no journal although one was asked for, or None.
         self.fell_back: str | None = None
         self._allow_file = allow_file
+        self._may_write = allow_network
         self._segment_size = segment_size
         self._disk: Disk = disk or OsDisk()
         self._verifier = verifier
@@ -104,9 +108,12 @@ class JsonlBackend:
         """Make the journal ready, where there is to be one. Before the first write; any thread.
 
         Raises ``LogError`` (``LOG_WRITE_FAILED``) if it cannot be created and ``"file"`` is not
-        allowed instead.
+        allowed instead, or where the root is on a network and ``allow_network`` was not given.
         """
         with self._mutex:
+            if not self._may_write:
+                refuse_network(self.root, mount_of(self.root))
+                self._may_write = True
             if self.durability != "journal" or self._journal is not None:
                 return
             try:
@@ -133,6 +140,16 @@ class JsonlBackend:
         if self._journal is not None:
             return commit(self._journal, items)
         return [_written(log, batch) for log, batch in items]
+
+    @property
+    def group_commit(self) -> bool:
+        """Whether one commit serves many sessions: then only one is made at a time."""
+        return self.durability == "journal"
+
+    @property
+    def needs_tending(self) -> bool:
+        """Whether :meth:`tend` has anything to do. No I/O, any thread."""
+        return self._journal is not None and self._journal.needs_tending
 
     def tend(self) -> bool:
         """Do a bounded share of the work that frees journal space; tell whether more is left.
@@ -167,6 +184,7 @@ class JsonlBackend:
         ``ValueError`` for a header that no reader would take.
         """
         name = session_dir_name(header.id)
+        self.start()
         try:
             decode_header(encode_header(header), source=f"session {header.id!r}")
         except SessionError as error:
@@ -189,6 +207,7 @@ class JsonlBackend:
         ``SESSION_FORMAT_UNSUPPORTED``; ``LogError`` (``LOG_WRITE_FAILED``) if the disk does not
         let it be read, locked or synced.
         """
+        self.start()
         try:
             directory = self._find_to_write(session_id)
         except OSError as error:
@@ -366,8 +385,6 @@ class JsonlBackend:
     def _store(
         self, header: Header, directory: Path, path: Path, lock: SessionLock | None
     ) -> Store:
-        if self.durability == "journal":
-            self.start()
         if self._journal is not None:
             return JournaledStore(
                 header,

@@ -13,6 +13,7 @@ from .errors import SessionError
 from .event import Draft
 from .frames import MAGIC
 from .header import VERSION, decode_stored_header
+from .journal.overlay import OverlayDisk, overlay_for
 from .jsonl import JsonlBackend, Listing
 from .lock import held
 from .lock import holder as lock_holder
@@ -51,10 +52,12 @@ def verify(path: Path, *, disk: Disk | None = None) -> Report:
     """Read every log at ``path`` (a root, a session's directory or a log file) and report on each.
 
     Changes nothing on disk and waits for no lock; a damaged session never hides another (L17).
+    What the journals of dead writers hold is laid over the files in memory: ``journal_pending``
+    says for which sessions that makes a difference.
     Raises :class:`NotALog`, in one line, where there is no log at all.
     """
-    disk = disk or OsDisk()
-    path = Path(path)
+    path = Path(path).absolute()
+    disk = overlay_for(path, disk or OsDisk())
     try:
         is_directory = path.is_dir()
         if not is_directory and not path.exists():
@@ -68,7 +71,7 @@ def verify(path: Path, *, disk: Disk | None = None) -> Report:
         names = disk.listdir(path)
     except OSError as error:
         raise NotALog(f"{path}: cannot be read: {error.strerror}") from error
-    if any(parse_log_name(name) for name in names):
+    if any(parse_log_name(name) for name in names) or disk.pending_in(path):
         return Report([_verify_directory(path, disk)])
     listings = list(JsonlBackend(path, disk=disk).list())
     if not any(listing.path is not None for listing in listings):
@@ -76,7 +79,7 @@ def verify(path: Path, *, disk: Disk | None = None) -> Report:
     return Report([_verify_listing(listing, disk) for listing in listings])
 
 
-def _verify_listing(listing: Listing, disk: Disk) -> dict[str, Any]:
+def _verify_listing(listing: Listing, disk: OverlayDisk) -> dict[str, Any]:
     if listing.path is None or listing.header is None or listing.code is not None:
         path = listing.path or listing.directory
         code = listing.code or Code.SESSION_CORRUPT
@@ -85,7 +88,7 @@ def _verify_listing(listing: Listing, disk: Disk) -> dict[str, Any]:
     return _verify_log(listing.path, listing.header.id, disk)
 
 
-def _verify_directory(directory: Path, disk: Disk) -> dict[str, Any]:
+def _verify_directory(directory: Path, disk: OverlayDisk) -> dict[str, Any]:
     try:
         path = find_log(directory, disk)
     except SessionError as error:
@@ -95,7 +98,13 @@ def _verify_directory(directory: Path, disk: Disk) -> dict[str, Any]:
     return _verify_log(path, None, disk)
 
 
-def _verify_log(path: Path, expect_id: str | None, disk: Disk) -> dict[str, Any]:
+def _verify_log(path: Path, expect_id: str | None, disk: OverlayDisk) -> dict[str, Any]:
+    entry = _read_log(path, expect_id, disk)
+    entry["journal_pending"] = disk.pending(path)
+    return entry
+
+
+def _read_log(path: Path, expect_id: str | None, disk: Disk) -> dict[str, Any]:
     session_id: str | None = None
     version: int | None = None
     reader: Reader | None = None

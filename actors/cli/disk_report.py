@@ -10,28 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from interlock.backends.disk import OsDisk
+from interlock.backends.mounts import Mount, mount_of, nearest
 
 #: How often and how much is written and synced, in bytes, to measure the latency.
 ROUNDS, BLOCK = 20, 4096
 
-#: On these a lock or a sync may not mean what it means on a local disk.
-NETWORK = frozenset(
-    {
-        *("nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "lustre", "glusterfs"),
-        *("ocfs2", "gfs2", "beegfs", "orangefs", "coda", "ncpfs", "virtiofs"),
-    }
-)
 MEMORY = frozenset({"tmpfs", "ramfs", "rootfs"})
-
-
-@dataclass(frozen=True)
-class Mount:
-    """The file system that a path lies on."""
-
-    type: str
-    source: str
-    point: str
-    options: str
 
 
 @dataclass(frozen=True)
@@ -54,11 +38,7 @@ class DiskReport:
 def examine(root: Path) -> DiskReport:
     """Look at the disk under ``root`` and measure it. Leaves nothing there."""
     place = nearest(root)
-    try:
-        table = Path("/proc/self/mountinfo").read_text(errors="surrogateescape")
-        mount = find_mount(table, os.path.realpath(place))
-    except OSError:
-        mount = None
+    mount = mount_of(root)
     free = None
     times: list[float] = []
     problem = None
@@ -77,34 +57,6 @@ def examine(root: Path) -> DiskReport:
         free_bytes=free,
         problem=problem,
     )
-
-
-def nearest(root: Path) -> Path:
-    """Return ``root``, or the nearest directory above it that exists."""
-    place = root
-    while not place.is_dir() and place != place.parent:
-        place = place.parent
-    return place
-
-
-def find_mount(table: str, path: str) -> Mount | None:
-    """Return the mount of ``path`` (resolved) in the text of ``/proc/self/mountinfo``.
-
-    A line: id parent major:minor root point options [tags…] - type source super-options.
-    """
-    best: Mount | None = None
-    for line in table.splitlines():
-        before, dash, after = line.partition(" - ")
-        fields, rest = before.split(" "), after.split(" ")
-        if not dash or len(fields) < 6 or len(rest) < 3:
-            continue
-        point = _unescape(fields[4])
-        inside = path == point or path.startswith(point.rstrip("/") + "/")
-        # Of two mounts on one point the later one covers the earlier.
-        if inside and (best is None or len(point) >= len(best.point)):
-            options = ",".join(dict.fromkeys([*fields[5].split(","), *rest[2].split(",")]))
-            best = Mount(rest[0], _unescape(rest[1]), point, options)
-    return best
 
 
 def warnings(report: DiskReport) -> list[str]:
@@ -131,10 +83,11 @@ def warnings(report: DiskReport) -> list[str]:
 
 def _mount_warning(mount: Mount, root: Path) -> str | None:
     options = mount.options.split(",")
-    if mount.type in NETWORK or mount.type.startswith("fuse"):
+    if mount.is_network:
         return (
             f"{root} is on {mount.type} ({mount.source}): locks and syncs may not hold across a "
-            "network or through FUSE; put the root on a local disk"
+            "network or through FUSE, and writing is refused there unless you insist; put the "
+            "root on a local disk"
         )
     if mount.type in MEMORY:
         return (
@@ -172,10 +125,3 @@ def _measure(place: Path) -> list[float]:
         os.close(descriptor)
         os.unlink(name)
     return times
-
-
-def _unescape(field: str) -> str:
-    """Undo the kernel's octal escapes of blanks and backslashes."""
-    for code, char in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
-        field = field.replace(code, char)
-    return field

@@ -29,6 +29,8 @@ def export(found: Found, kind: str, *, repaired: bool, output: Path | None) -> N
     log = Log(found)
     if log.refused is not None:
         raise CommandFailed(str(log.refused))
+    if found.pending:
+        explain(f"{found.path}: with events that so far only a dead writer's journal holds")
     if log.dropped is not None:
         explain(f"{found.path}: {dropped_words(log.dropped)}")
     events = _events(log, repaired)

@@ -8,6 +8,7 @@ from typing import Any
 
 from interlock.backends.codes import Code
 from interlock.backends.disk import OsDisk
+from interlock.backends.journal.overlay import OverlayDisk
 from interlock.backends.jsonl import JsonlBackend, Listing
 from interlock.backends.lock import held
 
@@ -25,6 +26,7 @@ class Row:
     bytes: int | None
     modified_ms: int | None
     open: bool
+    journal_pending: bool
 
     @property
     def created_at(self) -> int | None:
@@ -50,6 +52,7 @@ class Row:
             "bytes": self.bytes,
             "version": listing.version,
             "open": self.open,
+            "journal_pending": self.journal_pending,
             "code": None if listing.code is None else str(listing.code),
             "message": listing.message,
         }
@@ -57,7 +60,7 @@ class Row:
 
 def rows(root: Path, limit: int | None) -> tuple[list[Row], int]:
     """Return the sessions of a root, newest first, at most ``limit``, and how many there are."""
-    disk = OsDisk()
+    disk = OverlayDisk(root.absolute(), OsDisk())
     listings = list(JsonlBackend(root, disk=disk).list())
     listings.sort(key=_newest_first)
     return [_row(listing, disk) for listing in listings[:limit]], len(listings)
@@ -90,17 +93,18 @@ def _newest_first(listing: Listing) -> tuple[int, str]:
     return (-created, str(listing.directory))
 
 
-def _row(listing: Listing, disk: OsDisk) -> Row:
+def _row(listing: Listing, disk: OverlayDisk) -> Row:
     try:
         status = disk.stat(listing.path or listing.directory)
     except OSError:
-        return Row(listing, None, None, False)
+        return Row(listing, None, None, False, False)
     is_file = listing.path is not None
     return Row(
         listing,
         status.st_size if is_file else None,
         status.st_mtime_ns // 1_000_000,
         held(listing.directory, disk),
+        listing.path is not None and disk.pending(listing.path),
     )
 
 

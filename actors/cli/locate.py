@@ -8,6 +8,7 @@ from pathlib import Path
 from interlock.backends.codes import Code
 from interlock.backends.disk import OsDisk
 from interlock.backends.errors import SessionError
+from interlock.backends.journal.overlay import OverlayDisk, overlay_for
 from interlock.backends.jsonl import JsonlBackend, Listing
 from interlock.backends.source import find_log
 
@@ -19,10 +20,19 @@ SHOWN = 8
 
 @dataclass(frozen=True)
 class Found:
-    """A log file, and the session it should belong to where the name said so."""
+    """A log file, the session it should belong to where the name said so, and how it is read.
+
+    ``disk`` is the real one with the journals of dead writers laid over it.
+    """
 
     path: Path
     session_id: str | None
+    disk: OverlayDisk
+
+    @property
+    def pending(self) -> bool:
+        """Whether the file lacks what a dead writer's journal holds for it."""
+        return self.disk.pending(self.path)
 
     @property
     def directory(self) -> Path:
@@ -41,16 +51,17 @@ def locate(name: str, root: Path) -> Found:
     Raises :class:`CommandFailed` naming the candidates where it means several, ``SessionError``
     (``SESSION_NOT_FOUND``) where it means none.
     """
-    backend = JsonlBackend(root)
+    disk = OverlayDisk(root.absolute(), OsDisk())
+    backend = JsonlBackend(root, disk=disk)
     directory = backend.find(name)
     if directory is not None:
-        path = find_log(directory, OsDisk())
+        path = find_log(directory, disk)
         if path is not None:
-            return Found(path, name)
+            return Found(path, name, disk)
     given = Path(name)
     if name and given.exists():
         return _at(given.absolute())
-    return _beginning(name, root, list(backend.list()))
+    return _beginning(name, root, list(backend.list()), disk)
 
 
 def label(listing: Listing) -> str:
@@ -62,15 +73,16 @@ def label(listing: Listing) -> str:
 
 
 def _at(path: Path) -> Found:
+    disk = overlay_for(path, OsDisk())
     if not path.is_dir():
-        return Found(path, None)
-    log = find_log(path, OsDisk())
+        return Found(path, None, disk)
+    log = find_log(path, disk)
     if log is None:
         raise CommandFailed(f"{path}: no log in this directory", 2)
-    return Found(log, None)
+    return Found(log, None, disk)
 
 
-def _beginning(name: str, root: Path, listings: list[Listing]) -> Found:
+def _beginning(name: str, root: Path, listings: list[Listing], disk: OverlayDisk) -> Found:
     matches = [
         listing
         for listing in listings
@@ -96,4 +108,4 @@ def _beginning(name: str, root: Path, listings: list[Listing]) -> Found:
         raise SessionError(
             found.code or Code.SESSION_CORRUPT, found.message or f"{found.directory}: unreadable"
         )
-    return Found(found.path, found.header.id if found.header else None)
+    return Found(found.path, found.header.id if found.header else None, disk)

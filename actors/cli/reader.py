@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 
-from interlock.backends.disk import OsDisk
 from interlock.backends.errors import SessionError
 from interlock.backends.event import Event
 from interlock.backends.header import Header
@@ -24,8 +23,7 @@ class Log:
     def __init__(self, found: Found) -> None:
         self.found = found
         self.refused: SessionError | None = None
-        disk = OsDisk()
-        with LogFile(found.path, disk) as file:
+        with LogFile(found.path, found.disk) as file:
             self.bytes = file.size
             reader = open_reader(file, expect_id=found.session_id)
             self.header: Header = reader.header
@@ -49,4 +47,5 @@ class Log:
     def events(self, start: int = 0) -> Iterator[Event]:
         """Yield the good events from ``start`` on: those before the damage where there is some."""
         # Not one further: behind the last good event there may be the damage.
-        return islice(read_events(self.found.path, start), max(0, self.good - start))
+        events = read_events(self.found.path, start, disk=self.found.disk)
+        return islice(events, max(0, self.good - start))

@@ -37,13 +37,14 @@ def repair(found: Found, *, write: bool, as_json: bool) -> None:
     document: dict[str, Any] = {
         "id": log.header.id,
         "path": str(found.path),
+        "journal_pending": found.pending,
         "written": False,
         "backup": None,
         "cut": None if log.dropped is None else msgspec.to_builtins(log.dropped),
         "repair": drafts,
         "last_seq": log.good - 1,
     }
-    if write and (drafts or log.dropped is not None):
+    if write and (drafts or log.dropped is not None or found.pending):
         document |= _write(found, log.header.id)
     if as_json:
         emit(document)
@@ -115,7 +116,10 @@ def _tell(log: Log, document: dict[str, Any], write: bool) -> None:
     if log.dropped is not None:
         out.print(dropped_words(log.dropped), style="yellow")
     drafts = document["repair"]
-    if not drafts and log.dropped is None:
+    if document["journal_pending"]:
+        written = "has been" if document["written"] else "would be"
+        out.print(f"{name}: what its writer's journal holds for it {written} put into its file.")
+    elif not drafts and log.dropped is None:
         out.print(f"{name}: nothing to repair.", style="green")
         return
     done = document["written"]

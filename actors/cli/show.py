@@ -31,6 +31,13 @@ def show(found: Found, wanted: Filter, *, full: bool, raw: bool, as_json: bool) 
         raise CommandFailed(str(log.refused))
 
 
+#: What is said of a log whose file a dead writer's journal completes.
+PENDING = (
+    "a crash left events of it in its writer's journal only: they are shown here, and written into "
+    "the file when the session is next opened to write"
+)
+
+
 def story_json(chapter: Chapter) -> dict[str, Any]:
     """Return a chapter as JSON; each call has its ``code`` (``OK`` for a success)."""
     document = asdict(chapter)
@@ -47,6 +54,7 @@ def header_json(log: Log, now: Standing | None) -> dict[str, Any]:
     return {
         "id": header.id,
         "path": str(log.found.path),
+        "journal_pending": log.found.pending,
         "version": log.version,
         "created_at": header.created_at,
         "cwd": header.cwd,
@@ -149,6 +157,8 @@ def _head(log: Log) -> list[Line]:
     told.append(Line(2, f"log {one_line(str(log.found.path))}", "dim", whole=True))
     stored = f"format v{log.version}" + (" (shown as v3)" if log.version < 3 else "")
     told.append(Line(2, f"{log.good} events, {size(log.bytes)}, {stored}, {kind}", "dim"))
+    if log.found.pending:
+        told.append(Line(2, PENDING, "yellow", whole=True))
     writer = next((e for e in log.events() if e.type == "interlock/writer"), None)
     if writer is not None and writer.data.get("durability") == "none":
         told.append(

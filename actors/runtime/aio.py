@@ -46,8 +46,16 @@ class AsyncRuntime:
         ``interlock approvals``, or ``None``: nobody can be asked, so nothing that asks is allowed.
     :param approval_timeout: seconds that a request stays open.
     :param sandbox: the mode of ``sandbox`` tools where a session's log does not say.
-    :param durability: ``"file"``: acknowledged means that it survives power loss; ``"none"``: only
-        the end of processes, and the log says so (K7).
+    :param durability: ``"journal"`` (one sync for many sessions) or ``"file"`` (one for each):
+        acknowledged means that it survives power loss; ``"none"``: only the end of processes, and
+        the log says so (K7).
+    :param allow_file_durability: go on with ``"file"`` where no journal can be created under the
+        root, and say so in each log; otherwise nothing is written there.
+    :param allow_network_root: write also on a network file system, where locks and syncs may not
+        hold.
+    :param backend: ``"package.module:factory"``: where logs live instead of in files under
+        ``root``. The writer's process imports it and calls ``factory(root, options)``, which
+        returns a :class:`~interlock.backends.backend.LogBackend`.
     :param compression: ``"zstd"`` or ``"none"``, for new sessions.
     :param transport: ``"ipc"``, ``"tcp"`` on loopback, or ``"inproc"``: the owners as threads of
     this

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +15,7 @@ from ..messages import WireTool
 from ..tools.declare import Tool
 from ..tools.gates import Gate, Guard, PostHook
 
-Durability = Literal["file", "none"]
+Durability = Literal["journal", "file", "none"]
 Transport = Literal["ipc", "tcp", "inproc"]
 Compression = Literal["zstd", "none"]
 Policy = Literal["ask", "never"]
@@ -22,6 +23,9 @@ SandboxMode = Literal["read-only", "workspace-write", "danger-full-access"]
 
 #: Instead of an answerer: keep requests open for somebody who attaches (``interlock approvals``).
 EXTERNAL = "external"
+
+
+_FACTORY = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,10 @@ class RuntimeConfig:
     answerer: Answerer | None = None
     waits_for_answerer: bool = False
     sandbox: SandboxMode = "workspace-write"
-    durability: Durability = "file"
+    durability: Durability = "journal"
+    allow_file_durability: bool = False
+    allow_network_root: bool = False
+    backend: str = ""
     compression: Compression = "zstd"
     transport: Transport = "ipc"
     workers: int = 2
@@ -69,6 +76,9 @@ class RuntimeConfig:
             "approval_timeout": self.approval_timeout,
             "sandbox": self.sandbox,
             "durability": self.durability,
+            "allow_file_durability": self.allow_file_durability,
+            "allow_network_root": self.allow_network_root,
+            "backend": self.backend,
             "compression": self.compression,
             "workers": self.workers,
             "waits": self.waits_for_answerer,
@@ -87,7 +97,10 @@ def make_config(
     answerer: Answerer | str | None = None,
     approval_timeout: float = 600.0,
     sandbox: str = "workspace-write",
-    durability: str = "file",
+    durability: str = "journal",
+    allow_file_durability: bool = False,
+    allow_network_root: bool = False,
+    backend: str | None = None,
     compression: str = "zstd",
     transport: str = "ipc",
     workers: int | None = None,
@@ -109,6 +122,8 @@ def make_config(
     _one_of("durability", durability, get_args(Durability))
     _one_of("compression", compression, get_args(Compression))
     _one_of("transport", transport, get_args(Transport))
+    if backend is not None and not _FACTORY.fullmatch(backend):
+        raise ValueError(f"backend is {backend!r}; it is 'package.module:factory'")
     if approval_timeout <= 0:
         raise ValueError(f"approval_timeout is {approval_timeout!r}; it is a number of seconds")
     if workers is not None and (not isinstance(workers, int) or workers < 1):
@@ -126,6 +141,9 @@ def make_config(
         waits_for_answerer=external,
         sandbox=sandbox,  # type: ignore[arg-type]
         durability=durability,  # type: ignore[arg-type]
+        allow_file_durability=bool(allow_file_durability),
+        allow_network_root=bool(allow_network_root),
+        backend=backend or "",
         compression=compression,  # type: ignore[arg-type]
         transport=transport,  # type: ignore[arg-type]
         workers=workers or min(4, os.cpu_count() or 2),

@@ -5,11 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 from pathlib import Path
-from typing import Literal, cast
-
-from interlock.backends.jsonl import JsonlBackend
 
 from ..owner import Core, Owner
+from .backend import make_backend
 from .core import WriterCore
 
 
@@ -18,12 +16,7 @@ class WriterActor(Owner):
 
     def make_core(self) -> Core:
         _raise_descriptor_limit()
-        options = self.config.options
-        backend = JsonlBackend(
-            Path(self.config.root),
-            durability=cast('Literal["file", "none"]', options.get("durability", "file")),
-            compression=cast('Literal["zstd", "none"]', options.get("compression", "zstd")),
-        )
+        backend = make_backend(Path(self.config.root), self.config.options)
         return WriterCore(self, backend, self.incarnation, self.end)
 
 

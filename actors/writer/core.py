@@ -10,15 +10,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
+from interlock.backends.backend import LogBackend
 from interlock.backends.codes import Code
 from interlock.backends.errors import InterlockError, LogError, SessionError
 from interlock.backends.event import Draft, Event, draft, encode_line
 from interlock.backends.header import Header
-from interlock.backends.jsonl import JsonlBackend
-from interlock.backends.log import Batch, SessionLog
+from interlock.backends.log import SessionLog
 from interlock.backends.repair import closers
 
-from ..fibers import Promise
+from ..fibers import Promise, resolved
 from ..messages import (
     Append,
     Appended,
@@ -41,34 +41,28 @@ from ..messages import (
     Subscribed,
     UnansweredCall,
     Unsubscribe,
-    WriteFailed,
 )
 from ..port import Peer, Port
 from ..roles import Role
-from .refusals import as_log_error, closing_down, not_opened
+from .commits import Commits
+from .refusals import closing_down, not_opened
 from .rights import check_rights
 from .session import OpenSession as Open
-from .session import Waiter
-
-#: The write-behind window in seconds (L3): a constant, not a setting.
-WINDOW = 0.2
 
 
 class WriterCore:
     """Owns all open sessions of one runtime. All methods run in the writer's thread."""
 
     def __init__(
-        self, port: Port, backend: JsonlBackend, incarnation: str, end: Callable[[], None]
+        self, port: Port, backend: LogBackend, incarnation: str, end: Callable[[], None]
     ) -> None:
         self._port, self._backend, self._incarnation, self._end = port, backend, incarnation, end
         self._sessions: dict[str, Open] = {}
         self._opening: set[str] = set()
         #: Keys of clients that have gone; none is ever used again.
         self._dismissed: set[bytes] = set()
-        self._due: dict[str, Open] = {}
+        self._commits = Commits(port, backend, self)
         self._appended_events = 0
-        self._writes = 0
-        self._failed_writes = 0
         self._stopping = False
 
     # Core protocol.
@@ -112,9 +106,7 @@ class WriterCore:
 
     def batch_done(self) -> None:
         """Start one write for every session that is due: all that was drained shares it."""
-        due, self._due = self._due, {}
-        for opened in due.values():
-            self._write(opened)
+        self._commits.start()
 
     def peer_lost(self, role: Role) -> None:
         """The writer depends on nobody."""
@@ -133,7 +125,7 @@ class WriterCore:
             try:
                 closing.result()
             except InterlockError as error:
-                self._let_go(opened, error)
+                self.let_go(opened, error)
             left.discard(session)
             if not left:
                 settled.resolve(None)
@@ -153,9 +145,16 @@ class WriterCore:
         durable: dict[str, int] = {}
         failed: dict[str, str] = {}
         left = set(self._sessions)
-        if not left:
-            settled.resolve(Stopped(0))
-            return settled
+
+        def gone(session: str) -> None:
+            left.discard(session)
+            if not left:
+                end()
+
+        def end() -> None:
+            # The journal goes last: then nothing is pending in it.
+            ended = self._port.work(self._backend.close)
+            ended.then(lambda: settled.resolve(Stopped(0, durable, failed)))
 
         def closed(session: str, opened: Open, promise: Promise[int]) -> None:
             try:
@@ -163,11 +162,12 @@ class WriterCore:
             except InterlockError as error:
                 durable[session] = opened.log.durable_seq
                 failed[session] = str(error)
-                self._let_go(opened, error)
-            left.discard(session)
-            if not left:
-                settled.resolve(Stopped(0, durable, failed))
+                self.let_go(opened, error).then(lambda: gone(session))
+            else:
+                gone(session)
 
+        if not left:
+            end()
         for session, opened in list(self._sessions.items()):
             promise = self._closing(opened)
             promise.then(lambda s=session, o=opened, p=promise: closed(s, o, p))  # type: ignore[misc]
@@ -177,8 +177,9 @@ class WriterCore:
         return {
             "open_sessions": len(self._sessions),
             "appended_events": self._appended_events,
-            "writes": self._writes,
-            "failed_writes": self._failed_writes,
+            "journal": int(self._backend.group_commit),
+            "writes": self._commits.writes,
+            "failed_writes": self._commits.failed_writes,
             "unwritten_events": sum(
                 s.last_seq - s.log.durable_seq for s in self._sessions.values()
             ),
@@ -232,11 +233,11 @@ class WriterCore:
                 self._refuse(peer, rid, not_opened(session, error))
                 return
             if self._stopping:  # nobody would close it any more
-                log.close()
+                self._port.work(log.close)
                 self._refuse(peer, rid, closing_down(session))
                 return
             if peer.key in self._dismissed:  # it went while its session was being opened
-                log.close()
+                self._port.work(log.close)
                 return
             opened = Open(log, peer.key, peer.identity, log.header.created_at)
             self._sessions[session] = opened
@@ -298,7 +299,7 @@ class WriterCore:
             return opened.closing
         closing: Promise[int] = Promise()
         opened.closing = closing
-        flushed = self._flush(opened) if opened.last_seq >= 0 else _resolved(-1)
+        flushed = self._commits.flush(opened) if opened.last_seq >= 0 else resolved(-1)
 
         def done(flushed: Promise[int]) -> None:
             try:
@@ -308,28 +309,42 @@ class WriterCore:
                 closing.fail(error)
                 return
             if durable < opened.last_seq:  # L16: appended meanwhile
-                again = self._flush(opened)
+                again = self._commits.flush(opened)
                 again.then(lambda: done(again))
                 return
-            self._let_go(opened, None)
-            closing.resolve(durable)
+            self.let_go(opened, None).then(lambda: closing.resolve(durable))
 
         flushed.then(lambda: done(flushed))
         return closing
 
-    def _let_go(self, opened: Open, error: InterlockError | None) -> None:
+    def let_go(self, opened: Open, error: InterlockError | None) -> Promise[None]:
+        """Take the session out; the promise holds once its lock is free for the next writer."""
         session = opened.log.header.id
         if self._sessions.pop(session, None) is None:
-            return
-        self._due.pop(session, None)
-        if opened.window is not None:
-            opened.window.cancel()
+            return opened.released
+        self._commits.forget(opened)
         code, text = (error.code, error.message) if error else (None, "closed")
         ended = StreamEnded(session, opened.log.durable_seq, code, text)
         for identity in opened.streams.subscribers:
             self._port.send(identity, ended)
         if not opened.writing:
-            opened.log.close()
+            self.release(opened)
+        return opened.released
+
+    def release(self, opened: Open) -> None:
+        """Close the log on a thread of the pool: it may have to sync."""
+        session = opened.log.header.id
+        self._opening.add(session)
+
+        def closed() -> None:
+            self._opening.discard(session)
+            opened.released.resolve(None)
+
+        self._port.work(opened.log.close).then(closed)
+
+    def is_open(self, opened: Open) -> bool:
+        """Whether the session has not been let go."""
+        return self._sessions.get(opened.log.header.id) is opened
 
     # Appending.
 
@@ -377,30 +392,19 @@ class WriterCore:
 
     def _appended(self, opened: Open, events: list[Event]) -> None:
         self._appended_events += len(events)
-        self._open_window(opened)
-        self._stream(opened, events)
+        self._commits.open_window(opened)
+        self.stream(opened, events)
 
     def _writer_note(self) -> Draft:
         note = {
             "writer": "interlock",
             "version": _version(),
-            "durability": "file" if self._backend.power_loss_durable else "none",
+            "durability": self._backend.durability,
             "incarnation": self._incarnation,
         }
+        if self._backend.fell_back is not None:
+            note["withoutJournal"] = self._backend.fell_back
         return draft("interlock/writer", note, ignorable=True)
-
-    def _open_window(self, opened: Open) -> None:
-        """L3: counted from the first event that enters an idle queue; later ones do not extend
-        it.
-        """
-        if opened.window is None and not opened.due:
-            opened.window = self._port.at(
-                self._port.now() + WINDOW, lambda: self._window_over(opened)
-            )
-
-    def _window_over(self, opened: Open) -> None:
-        opened.window = None
-        self._mark_due(opened)
 
     def _repair(self, peer: Peer, rid: int, opened: Open) -> None:
         """R2: append the closers and make them durable."""
@@ -434,7 +438,7 @@ class WriterCore:
 
     def _reply_durable(self, peer: Peer, rid: int, opened: Open, first: int, last: int) -> None:
         """Answer once everything up to ``last`` is durable, or say that it could not be made so."""
-        promise = self._flush(opened, last)
+        promise = self._commits.flush(opened, last)
 
         def done() -> None:
             try:
@@ -448,90 +452,6 @@ class WriterCore:
                 self._reply(peer, rid, opened, first, last)
 
         promise.then(done)
-
-    def _flush(self, opened: Open, target: int | None = None) -> Promise[int]:
-        """L4: durable up to ``target`` (default: all that was admitted), sharing writes."""
-        target = opened.last_seq if target is None else target
-        if opened.log.durable_seq >= target and opened.log.published:
-            return _resolved(opened.log.durable_seq)
-        waiter = Waiter(target, Promise())
-        opened.waiters.append(waiter)
-        self._mark_due(opened)
-        return waiter.promise
-
-    def _mark_due(self, opened: Open) -> None:
-        opened.due = True
-        self._due[opened.log.header.id] = opened
-
-    # Writing.
-
-    def _write(self, opened: Open) -> None:
-        """Start the next write of a session, unless one is under way (it is taken up after
-        that).
-        """
-        if opened.writing or not opened.due:
-            return
-        opened.due = False
-        if opened.window is not None:
-            opened.window.cancel()
-            opened.window = None
-        batch = opened.log.seal()
-        if batch is None and opened.log.published:
-            self._serve(opened, opened.waiters)
-            return
-        opened.writing = True
-        opened.served, opened.waiters = opened.waiters, []
-        self._writes += 1
-        log = opened.log
-        job = (lambda: log.write(batch)) if batch is not None else _publisher(log)
-        promise: Promise[int] = self._port.work(job)
-        promise.then(lambda: self._written(opened, batch, promise))
-
-    def _written(self, opened: Open, batch: Batch | None, promise: Promise[int]) -> None:
-        opened.writing = False
-        served, opened.served = opened.served, []
-        try:
-            durable = promise.result()
-        except (InterlockError, OSError) as error:
-            self._write_failed(opened, batch, served, as_log_error(opened.log.header.id, error))
-        else:
-            opened.log.acknowledge(durable)
-            self._stream(opened, [])
-            self._serve(opened, served + opened.waiters)
-        if opened.log.header.id not in self._sessions:
-            opened.log.close()
-        elif opened.due:  # L3: a window may have run out meanwhile
-            self._mark_due(opened)
-
-    def _serve(self, opened: Open, waiters: list[Waiter]) -> None:
-        """Resolve those whose target is durable; the rest wait for the next write."""
-        durable = opened.log.durable_seq
-        # Before the first is resolved: whoever waited may flush again at once.
-        opened.waiters = [w for w in waiters if w.target > durable]
-        for waiter in waiters:
-            if waiter.target <= durable:
-                waiter.promise.resolve(durable)
-
-    def _write_failed(
-        self, opened: Open, batch: Batch | None, served: list[Waiter], error: LogError
-    ) -> None:
-        """L5: the events stay in order; every waiter of this write is told; no retry by itself."""
-        self._failed_writes += 1
-        if batch is not None:
-            opened.log.unseal(batch)
-        closed = bool(error.details.get("closed"))
-        word = WriteFailed(
-            opened.log.header.id, error.code, error.message, opened.log.durable_seq, closed
-        )
-        for identity in {opened.opener_identity, *opened.streams.subscribers}:
-            self._port.send(identity, word)
-        for waiter in served:
-            waiter.promise.fail(error)
-        if closed:  # L6, L15: nothing more is written to it
-            waiters, opened.waiters = opened.waiters, []
-            for waiter in waiters:
-                waiter.promise.fail(error)
-            self._let_go(opened, error)
 
     # Reading and streaming.
 
@@ -563,7 +483,8 @@ class WriterCore:
             ),
         )
 
-    def _stream(self, opened: Open, events: list[Event]) -> None:
+    def stream(self, opened: Open, events: list[Event]) -> None:
+        """Tell subscribers what was appended and what has become durable."""
         if not opened.streams.subscribers:
             return
         first = events[0].seq if events else opened.last_seq + 1
@@ -597,22 +518,6 @@ class WriterCore:
         from ..owner import refusal
 
         self._port.send(peer.identity, refusal(rid, error))
-
-
-def _publisher(log: SessionLog) -> Callable[[], int]:
-    """L7: an explicit flush of an empty session publishes the header alone."""
-
-    def job() -> int:
-        log.publish_empty()
-        return log.durable_seq
-
-    return job
-
-
-def _resolved(value: int) -> Promise[int]:
-    promise: Promise[int] = Promise()
-    promise.resolve(value)
-    return promise
 
 
 def _version() -> str:

@@ -34,8 +34,8 @@ class OpenSession:
     due: bool = False
     writing: bool = False
     waiters: list[Waiter] = field(default_factory=list)
-    #: Flushes that the write under way serves; a later one is served by the next write.
-    served: list[Waiter] = field(default_factory=list)
+    #: Holds once the log is closed and its lock is free.
+    released: Promise[None] = field(default_factory=Promise)
     closing: Promise[int] | None = None
     writer_noted: bool = False
 

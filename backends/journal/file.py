@@ -34,7 +34,8 @@ class JournalFile:
         self._slot = slot
         self._disk = disk
         self._mutex = threading.Lock()
-        self._written_through = [False, False]
+        #: How much of each segment has been written through, in bytes.
+        self._written = [0, 0]
         self._fd = disk.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
 
     @classmethod
@@ -42,7 +43,8 @@ class JournalFile:
         """Make the file of a new epoch durable, its name included; ``OSError`` if that fails.
 
         The first segment is written through, so that the syncs to come change no metadata; the
-        other one is when it is first used (:meth:`switch`) or before (:meth:`write_through`).
+        other one is when it is first used (:meth:`switch`), or before that in pieces
+        (:meth:`write_through`).
         """
         file = cls(directory, slot, disk)
         try:
@@ -55,7 +57,7 @@ class JournalFile:
         except BaseException:
             disk.close(file._fd)
             raise
-        file._written_through[0] = True
+        file._written[0] = slot.segment_size
         return file
 
     def fits(self, entries: list[Entry]) -> bool:
@@ -66,6 +68,11 @@ class JournalFile:
     def free(self) -> int:
         """Bytes left in the active segment."""
         return self._slot.segment_size - self.position
+
+    @property
+    def other_ready(self) -> bool:
+        """Whether the other segment has been written through."""
+        return self._written[1 - self.active] == self._slot.segment_size
 
     def append(self, records: list[list[Entry]], lsn: int, durable: int, oldest: int) -> None:
         """Write one record for each list, the first with number ``lsn``, and sync once.
@@ -102,29 +109,32 @@ class JournalFile:
 
         Raises :class:`EpochError`.
         """
-        self.write_through()
+        while self.write_through():
+            pass
         self.active = 1 - self.active
         self.position = 0
 
     def write_through(self) -> bool:
-        """Write the other segment through once, ahead of its use; tell whether that was due.
+        """Write a piece of the other segment, ahead of its first use; tell whether more is left.
 
         Raises :class:`EpochError`.
         """
-        other = 1 - self.active
-        if self._written_through[other]:
+        if self.other_ready:
             return False
+        other, size = 1 - self.active, self._slot.segment_size
+        done = self._written[other]
+        end = min(size, done + len(_ZEROS))
         with self._mutex:
             self._refuse_failed()
-            size = self._slot.segment_size
             try:
-                self._fill(segment_offset(other, size), segment_offset(other + 1, size))
+                start = segment_offset(other, size)
+                self._fill(start + done, start + end)
                 self._disk.fsync(self._fd)
             except OSError as error:
                 self.failed = True
                 raise EpochError from error
-        self._written_through[other] = True
-        return True
+        self._written[other] = end
+        return end < size
 
     def void(self, segment: int, oldest: int) -> None:
         """Make the records of a segment void for good: its files are all synced.

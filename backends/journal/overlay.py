@@ -9,9 +9,11 @@ from pathlib import Path
 
 from ..disk import Disk
 from ..errors import SessionError
+from ..paths import parse_log_name
 from .contents import Contents
 from .dead import DeadJournals
 from .image import runs
+from .names import journals_directory
 from .replay import in_order, missing, refuse_damaged
 
 _FILE_MODE = 0o100600
@@ -39,6 +41,14 @@ class _Pieces:
         return bytes(view)
 
 
+def overlay_for(path: Path, disk: Disk) -> OverlayDisk:
+    """Return an overlay for whatever ``path`` is: a root, a session's directory or a log."""
+    for root in (path, *path.parents[:3]):
+        if _is_directory(journals_directory(root), disk):
+            return OverlayDisk(root, disk)
+    return OverlayDisk(path, disk)
+
+
 class OverlayDisk:
     """A disk to read from, on which every log has what dead journals hold for it.
 
@@ -61,6 +71,10 @@ class OverlayDisk:
             return
         for directory in dead.directories():
             self._lay(in_order(dead.naming(directory)))
+
+    def pending_in(self, directory: Path) -> bool:
+        """Tell whether a session's directory has a log in a dead journal only."""
+        return any(parse_log_name(name) for name in self._new.get(directory, ()))
 
     def pending(self, path: Path) -> bool:
         """Tell whether a log's file lacks what a dead journal holds for it."""
@@ -212,3 +226,10 @@ def _resized(status: os.stat_result, size: int, *, new: bool = False) -> os.stat
         fields[stat.ST_MODE] = _FILE_MODE
     exact = {name: getattr(status, name) for name in ("st_atime_ns", "st_mtime_ns", "st_ctime_ns")}
     return os.stat_result(fields, exact)
+
+
+def _is_directory(path: Path, disk: Disk) -> bool:
+    try:
+        return stat.S_ISDIR(disk.stat(path).st_mode)
+    except OSError:
+        return False

@@ -177,6 +177,8 @@ class JournaledStore(Store):
                     self._place_owed()
                 count = len(self._unsettled)
                 names, self._names_due = self._names_due, []
+            if not count and not names:
+                return
             with self._files.use(self.path) as fd:
                 self._sync_file(fd)
             self._sync_names(names)

@@ -24,8 +24,10 @@ from .names import LOCK, journals_directory
 from .record import BLOCK, Entry, encoded_size
 from .slot import Slot
 
-#: Bytes of one of a journal's two segments.
+#: Bytes of one of a journal's two segments; on a small disk a 32nd of what is free, but at least
+#: the other number.
 SEGMENT_SIZE = 8 * 1024 * 1024
+SMALLEST_SEGMENT = 128 * 1024
 
 _TRIES = 3
 
@@ -71,8 +73,11 @@ class Journal:
         self._file = JournalFile.create(directory, slot, disk)
 
     @classmethod
-    def start(cls, root: Path, disk: Disk, segment_size: int = SEGMENT_SIZE) -> Journal:
+    def start(cls, root: Path, disk: Disk, segment_size: int | None = None) -> Journal:
         """Create this process's journal under ``root``, durably; ``OSError`` if that fails."""
+        if segment_size is None:
+            make_directories(root, disk)
+            segment_size = _fitting(disk.statvfs(root))
         if segment_size % BLOCK or segment_size < 4 * BLOCK:
             raise ValueError(f"a segment is at least 4 blocks of {BLOCK} bytes: {segment_size}")
         for _ in range(_TRIES):
@@ -172,6 +177,14 @@ class Journal:
                 self._held = [_Held(), _Held()]
                 self._file = successor
 
+    @property
+    def needs_tending(self) -> bool:
+        """Whether :meth:`tend` has anything to do. No I/O, any thread."""
+        file = self._file
+        if self._old or self._held[1 - file.active].first_lsn:
+            return True
+        return file.free < self.segment_size // 2 and not file.other_ready
+
     def tend(self) -> bool:
         """Do a share of what frees space; tell whether there is more to do. Any thread, one a time.
 
@@ -191,7 +204,7 @@ class Journal:
                         self._void(other)
                     return True
                 if self._file.free < self.segment_size // 2:
-                    self._file.write_through()
+                    return self._file.write_through()
             except EpochError:
                 return True
             return False
@@ -279,3 +292,8 @@ class Journal:
             self._disk.unlink(file.path)
         self._disk.sync_directory(self.directory)
         file.close()
+
+
+def _fitting(free: os.statvfs_result) -> int:
+    share = free.f_bavail * free.f_frsize // 32
+    return max(SMALLEST_SEGMENT, min(SEGMENT_SIZE, share // BLOCK * BLOCK))

@@ -84,6 +84,18 @@ class FaultyDisk(OsDisk):
             raise
         return super().write(fd, data)
 
+    def pwrite(self, fd, data, offset):
+        self._meet("pwrite", self.names[fd])
+        return super().pwrite(fd, data, offset)
+
+    def reserve(self, fd, offset, length):
+        self._look("reserve", self.names[fd])
+        super().reserve(fd, offset, length)
+
+    def rmdir(self, path):
+        self._meet("rmdir", path.name)
+        super().rmdir(path)
+
     def fsync(self, fd):
         self._meet("fsync", self.names[fd])
         super().fsync(fd)

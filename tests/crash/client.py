@@ -40,6 +40,8 @@ def make_backend(
         ROOT,
         durability=durability,
         compression=compression,
+        # What is mounted on this computer has nothing to do with the machine.
+        allow_network=True,
         segment_size=SEGMENT_SIZE,
         disk=process,
         verifier=partial(verify_copy, disk=process),

@@ -94,7 +94,7 @@ BREAKS = {
     # … and no longer looked at.
     "actors/release.py": ("elif self.durable_seq < covers:", "elif self.durable_seq < -1:"),
     # The write that comes by itself comes late, so that this does not depend on speed.
-    "actors/writer/core.py": ("WINDOW = 0.2", "WINDOW = 5.0"),
+    "actors/writer/commits.py": ("WINDOW = 0.2", "WINDOW = 5.0"),
 }
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from interlock.actors.cli.disk_report import DiskReport, Mount, find_mount, warnings
+from interlock.actors.cli.disk_report import DiskReport, warnings
+from interlock.backends.mounts import Mount, find_mount
 from interlock.sandbox import best
 
 

@@ -36,8 +36,8 @@ with Runtime(disk / "root", tools=[touch], workers=1) as runtime:
                         filler.write(b"x" * 4096)
                 except OSError as error:
                     said["filled"] = error.errno
-            # What the log needs for one more record may still fit into its last page.
-            session.append("request/context", {"provider": os.urandom(9000).hex(), "model": "m"})
+            # More than the room that was set aside for the log while there was some.
+            session.append("request/context", {"provider": os.urandom(60000).hex(), "model": "m"})
             [full] = step.execute()
             said["full"] = full.code
             said["ran"] = (out / "one").exists()

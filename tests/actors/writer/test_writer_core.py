@@ -12,7 +12,7 @@ from interlock.actors.messages import (
     WriteFailed,
 )
 from interlock.actors.roles import Role
-from interlock.actors.writer.core import WINDOW
+from interlock.actors.writer.commits import WINDOW
 from interlock.backends.codes import Code
 from interlock.backends.event import decode_line
 from log_words import note, turn_end, turn_start, user

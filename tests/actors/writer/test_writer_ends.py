@@ -53,6 +53,9 @@ def test_L6_those_who_wait_for_the_next_write_of_a_closed_session_are_told_too(w
     broken = LogError(Code.LOG_WRITE_FAILED, "cannot be put back", closed=True, trusted_length=9)
     world.port.jobs.popleft().fail(broken)
     world.network.run()
+    # Told once the log is closed: whoever hears of it may open the session again at once.
+    world.port.jobs.popleft().run()
+    world.network.run()
     assert [world.reply(rid).code for rid in (first, second)] == [Code.LOG_WRITE_FAILED] * 2
     assert world.reply(first).details["trusted_length"] == 9
     assert world.writes == 1, "nothing more is written to it"
@@ -168,6 +171,8 @@ def test_L16_a_shutdown_says_what_is_durable_and_names_what_failed(world):
     rid = world.send(Shutdown, 1.0)
     world.network.run()
     good, bad = world.port.jobs
+    world.port.jobs.clear()
+    world.port.hold_work = False
     good.run()
     bad.fail(disk_full())
     world.network.run()
@@ -201,6 +206,10 @@ def test_L16_a_session_that_is_opened_while_the_writer_ends_is_let_go(world):
     world.network.called(Role.WRITER, world.port.finish_job)
     world.network.run()
     assert world.reply(opening).code == Code.SESSION_CLOSED
+    port = world.port
+    while port.jobs:
+        world.network.called(Role.WRITER, port.finish_job)
+        world.network.run()
     other = WriterWorld(world.root)
     assert isinstance(other.host.ask(Role.WRITER, OpenSession(1, "s")), SessionOpened)
 

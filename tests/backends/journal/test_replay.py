@@ -1,0 +1,210 @@
+"""After a power cut: what a journal gives back, to whom, and what it never touches."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from interlock.backends.codes import Code
+from interlock.backends.disk import OsDisk
+from interlock.backends.errors import SessionError
+from interlock.backends.event import encode_line
+from interlock.backends.frames import encode
+from interlock.backends.reading import read_log
+from interlock.backends.verify import verify
+
+
+def tree(root: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(root)): path.read_bytes()
+        for path in sorted(root.rglob("*"))
+        if path.is_file() and path.name != "session.lock"
+    }
+
+
+@pytest.fixture
+def two(host):
+    """Two sessions with three events each, and the lengths after each."""
+    host.create("a", "b")
+    lengths = []
+    for text in "123":
+        host.commit("a", "b", text=text)
+        lengths.append({s: host.file(s).stat().st_size for s in "ab"})
+    return lengths
+
+
+@pytest.mark.parametrize("kept", [0, 1, 7, None])
+def test_L18_opening_one_session_gives_it_everything_and_leaves_the_others(
+    two, power_cut, new_host, see, kept
+):
+    cut = two[0]["a"] + kept if kept is not None else None
+    after = power_cut({"a": cut, "b": two[0]["b"]})
+    other = (after / "--work--" / "b").stat(), tree(after / "--work--" / "b")
+    host = new_host(after)
+    assert host.open("a").fold.next_seq == 3
+    assert see(after, "a") == ["1", "2", "3"]
+    assert tree(after / "--work--" / "b") == other[1]
+    assert see(after, "b") == ["1"]
+
+
+def test_a_session_whose_file_was_never_on_disk_is_made_again(two, power_cut, new_host, see):
+    after = power_cut({"a": None, "b": None})
+    host = new_host(after)
+    assert host.open("b").fold.next_seq == 3
+    assert see(after, "b") == ["1", "2", "3"]
+    assert not (after / "--work--" / "a").exists()
+    with pytest.raises(SessionError) as caught:
+        host.create("a")
+    assert caught.value.code == Code.SESSION_EXISTS
+
+
+def test_bytes_that_never_reached_the_disk_are_written_also_where_the_length_did(
+    two, power_cut, new_host, host, see
+):
+    after = power_cut({})
+    path = after / host.file("a").relative_to(host.root)
+    data = path.read_bytes()
+    path.write_bytes(data[: two[0]["a"]] + bytes(len(data) - two[0]["a"]))
+    new_host(after).open("a")
+    assert path.read_bytes() == data
+
+
+def test_verify_shows_what_is_pending_and_changes_nothing(two, power_cut, host):
+    after = power_cut({"a": two[0]["a"], "b": two[2]["b"]})
+    before = tree(after)
+    found = {entry["id"]: entry for entry in verify(after).sessions}
+    assert found["a"]["journal_pending"] is True
+    assert found["a"]["stored_events"] == 3
+    assert found["b"]["journal_pending"] is False
+    assert tree(after) == before
+    one = verify(after / "--work--" / "a").sessions[0]
+    assert (one["journal_pending"], one["stored_events"]) == (True, 3)
+
+
+def test_readers_see_sessions_that_only_a_journal_holds(two, power_cut, host):
+    after = power_cut({"a": None, "b": None})
+    found = {entry["id"]: entry for entry in verify(after).sessions}
+    assert set(found) == {"a", "b"}
+    assert all(e["journal_pending"] and e["stored_events"] == 3 for e in found.values())
+
+
+def test_a_session_that_another_writer_continued_is_refused_and_not_overwritten(
+    two, power_cut, new_host, host, compression
+):
+    after = power_cut({"a": two[0]["a"]})
+    path = after / host.file("a").relative_to(host.root)
+    # Somebody who knows no journals went on behind what was left.
+    event = next(iter(read_log(host.file("a")).events))
+    line = encode_line(event).replace(b'"seq":0', b'"seq":1').replace(b'"1"', b'"other"')
+    with path.open("ab") as file:
+        file.write(encode(line) if compression == "zstd" else line)
+    changed = path.read_bytes()
+    other = new_host(after)
+    with pytest.raises(SessionError) as caught:
+        other.open("a")
+    assert caught.value.code == Code.SESSION_SOURCE_CHANGED
+    assert "journal" in caught.value.message
+    assert path.read_bytes() == changed
+    assert list((after / ".interlock" / "journal").glob("*/00000001.journal"))
+    [entry] = [e for e in verify(after).sessions if "/a/" in e["path"]]
+    assert entry["code"] == Code.SESSION_SOURCE_CHANGED
+    assert other.open("b").fold.next_seq == 3
+
+
+def test_a_journal_goes_when_all_its_sessions_are_mended(two, power_cut, new_host):
+    after = power_cut({"a": two[0]["a"], "b": two[1]["b"]})
+    host = new_host(after, durability="file")
+    host.open("a")
+    assert list((after / ".interlock" / "journal").iterdir()) != []
+    host.open("b")
+    assert list((after / ".interlock" / "journal").iterdir()) == []
+
+
+def test_replaying_twice_is_the_same_as_once(two, power_cut, new_host, host):
+    after = power_cut({"a": two[0]["a"]})
+    first = new_host(after, durability="file")
+    first.open("a").close()
+    once = tree(after / "--work--" / "a")
+    second = new_host(after, durability="file")
+    second.open("a").close()
+    assert tree(after / "--work--" / "a") == once
+
+
+def test_a_session_is_continued_after_replay_and_the_old_journal_changes_nothing(
+    two, power_cut, new_host, see
+):
+    after = power_cut({"a": two[0]["a"]})
+    second = new_host(after)
+    second.open("a")
+    second.commit("a", text="4")
+    second.logs.pop("a").close()
+    third = new_host(after)
+    third.open("a")
+    third.commit("a", text="5")
+    assert see(after, "a") == ["1", "2", "3", "4", "5"]
+
+
+def test_a_living_writers_journal_is_left_alone(two, host, new_host, see):
+    other = new_host(host.root)
+    with pytest.raises(SessionError) as caught:
+        other.open("a")
+    assert caught.value.code == Code.SESSION_LOCKED
+    host.logs.pop("a").close()
+    assert other.open("a").fold.next_seq == 3
+    assert other.commit("a", text="4") == [3]
+    assert host.commit("b", text="4") == [3]
+
+
+def test_a_durable_record_that_is_lost_refuses_its_sessions_and_names_the_journal(
+    two, power_cut, new_host
+):
+    after = power_cut({"a": two[0]["a"]})
+    [journal] = (after / ".interlock" / "journal").glob("*/00000001.journal")
+    data = bytearray(journal.read_bytes())
+    # The second of three records: the third says that it was durable.
+    data[2 * 4096 + 4096 + 200] ^= 1
+    journal.write_bytes(data)
+    before = tree(after)
+    with pytest.raises(SessionError) as caught:
+        new_host(after).open("a")
+    assert caught.value.code == Code.SESSION_CORRUPT
+    assert str(journal.parent) in caught.value.message
+    assert {k: v for k, v in tree(after).items() if ".interlock" not in k} == {
+        k: v for k, v in before.items() if ".interlock" not in k
+    }
+
+
+def test_a_last_record_that_nobody_was_told_of_may_be_lost(two, power_cut, new_host):
+    after = power_cut({"a": two[1]["a"], "b": two[1]["b"]})
+    [journal] = (after / ".interlock" / "journal").glob("*/00000001.journal")
+    data = bytearray(journal.read_bytes())
+    data[2 * 4096 + 2 * 4096 + 200] ^= 1
+    journal.write_bytes(data)
+    assert new_host(after).open("a").fold.next_seq == 2
+
+
+def test_a_superseded_record_is_not_replayed(host, disk, power_cut, new_host, see):
+    import errno
+
+    host.create("a")
+    host.commit("a", text="1")
+    disk.fail_next("fdatasync", errno.EIO, "00000001.journal")
+    host.commit("a", text="never told")
+    assert host.retry("a") == [1]
+    host.commit("a", text="3")
+    size = host.file("a").stat().st_size
+    host.logs["a"].store.settle()
+    after = power_cut({"a": size})
+    assert new_host(after).open("a").fold.next_seq == 3
+    assert see(after, "a") == ["1", "never told", "3"]
+
+
+def test_the_overlay_refuses_every_write(two, power_cut):
+    from interlock.backends.journal.overlay import OverlayDisk
+
+    after = power_cut({"a": two[0]["a"]})
+    disk = OverlayDisk(after, OsDisk())
+    with pytest.raises(OSError, match="for reading only"):
+        disk.unlink(after)
+    with pytest.raises(OSError, match="for reading only"):
+        disk.open(after / "x", 0x41)
