@@ -93,10 +93,7 @@ def failed_appends(stage: Stage) -> None:
     """Each operation fails in turn, alone or with one of the next, and the client tries again."""
     client = stage.client()
     client.create("s")
-    nth = stage.number // 2
-    also = nth + 1 + stage.draw.randrange(6)
-    faults = Faults(*((nth, also) if stage.number > 1 and stage.draw.random() < 0.6 else (nth,)), draw=stage.draw)
-    client.process.fault = faults if stage.number > 1 else None
+    client.process.fault = nth_fault(stage)
     client.append("s", turn(1))
     client.insist("s")
     for round_number in range(4):
@@ -109,6 +106,17 @@ def failed_appends(stage: Stage) -> None:
         spill_late(client)
     client.kill()
     after_failure(stage)
+
+
+def nth_fault(stage: Stage) -> Faults:
+    """Return faults for the run: none in the first two, then each operation in turn, both ways."""
+    nth, again = divmod(stage.number - 2, 4)
+    if stage.number < 2:
+        return Faults(stage)
+    wanted = {nth}
+    if again >= 2:
+        wanted |= {nth + stage.draw.randrange(1, 4), nth + stage.draw.randrange(1, 8)}
+    return Faults(stage, *wanted)
 
 
 def spill_late(client: Client) -> None:
@@ -243,7 +251,8 @@ def takeover(stage: Stage) -> None:
             first.say("s", size=size)
             first.flush("s")
 
-    dying(first, "", begin, skip=stage.number // 2 % 45)
+    with stage.unseen():
+        dying(first, "", begin, skip=stage.number // 2 % 45)
     first.kill()
     second = stage.client()
     if second.backend.find("s") is None:

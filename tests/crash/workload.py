@@ -58,7 +58,7 @@ class Stage:
         self._turns = Turns(self.draw)
         self._workload = workload
         self._without = without
-        self._recording = True
+        self.recording = True
         self._start(self.machine)
 
     def use(self, tree: Tree) -> None:
@@ -83,15 +83,19 @@ class Stage:
     @contextmanager
     def unseen(self) -> Iterator[None]:
         """Take no cuts: what happens is only the beginning of the story."""
-        self._recording = False
+        self.recording = False
         try:
             yield
         finally:
-            self._recording = True
+            self.recording = True
 
     def power_cut(self) -> None:
         """Go on with one of the disks that a power cut could leave now."""
         self.use(next(Cut(self.machine, "").disks(self.model, 1, self.draw)))
+
+    def tear(self) -> None:
+        """Go on after a power cut that left a prefix of what was not synced, as file mode has it."""
+        self.use(next(Cut(self.machine, "").disks("prefix", 1, self.draw)))
 
     def run(self) -> BaseException | None:
         """Run the workload to its end, the last cut included; return what it raised."""
@@ -115,7 +119,7 @@ class Stage:
         self._take(f"{operation} {path}")
 
     def _take(self, operation: str) -> None:
-        if self._recording:
+        if self.recording:
             self.moments.append(Moment(Cut(self.machine, operation), dict(self.notes)))
 
     def _wanted(self, operation: str) -> bool:
@@ -129,13 +133,18 @@ class Stage:
 
 
 class Faults:
-    """Fails given operations of a process, counted from now on."""
+    """Fails given operations of a process, counted from now on.
 
-    def __init__(self, *wanted: int, kinds: Iterable[str] = (), draw: random.Random) -> None:
+    What happens before the first of them happens in every run: cuts are taken from there on.
+    """
+
+    def __init__(self, stage: Stage, *wanted: int, kinds: Iterable[str] = ()) -> None:
+        self._stage = stage
         self._wanted = frozenset(wanted)
         self._kinds = frozenset(kinds)
-        self._draw = draw
+        self._draw = stage.draw
         self.seen = 0
+        stage.recording = not wanted
 
     def __call__(self, operation: str, path: str) -> Fault | None:
         if self._kinds and operation not in self._kinds:
@@ -143,6 +152,7 @@ class Faults:
         number, self.seen = self.seen, self.seen + 1
         if number not in self._wanted:
             return None
+        self._stage.recording = True
         if operation in ("write", "pwrite"):
             part = self._draw.randrange(400)
             return Fault(self._draw.choice([errno.EIO, errno.ENOSPC, None]), part or 1)
