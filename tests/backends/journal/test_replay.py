@@ -94,6 +94,14 @@ def test_a_header_that_reached_the_disk_without_its_first_batch_is_no_strangers(
     assert path.read_bytes() == data
 
 
+def test_L6_replay_writes_again_what_seems_to_be_there(two, power_cut, new_host, disk, host):
+    after = power_cut({})
+    disk.calls.clear()
+    new_host(after).open("a")
+    [written] = [i for i, call in enumerate(disk.calls) if call == ("pwrite", host.file("a").name)]
+    assert disk.calls.index(("fsync", host.file("a").name)) > written
+
+
 def test_verify_shows_what_is_pending_and_changes_nothing(two, power_cut, host):
     after = power_cut({"a": two[0]["a"], "b": two[2]["b"]})
     before = tree(after)
