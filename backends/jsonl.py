@@ -20,6 +20,7 @@ from .files import FileCache, make_directories
 from .fold import LogFold
 from .generations.current import current_header
 from .generations.publish import migrate
+from .generations.verify_copy import Verifier
 from .header import (
     VERSION,
     Header,
@@ -69,8 +70,9 @@ class JsonlBackend:
     log then survives the end of the process, but not of the machine. Where the journal cannot be
     created ``allow_file`` permits ``"file"`` in its stead. ``compression`` is for new sessions; an
     existing log keeps its own. ``allow_network`` permits writing on a network file system.
-    ``segment_size`` is that of the journal's two segments, in bytes
-    (None: 8 MiB, less on a small disk).
+    ``segment_size`` is that of the journal's two segments, in bytes (None: 8 MiB, less on a small
+    disk). ``disk`` and ``verifier`` (what reads a migrated copy back instead of another process)
+    are for disks that are not the operating system's.
     """
 
     def __init__(
@@ -83,6 +85,7 @@ class JsonlBackend:
         allow_network: bool = False,
         segment_size: int | None = None,
         disk: Disk | None = None,
+        verifier: Verifier | None = None,
     ) -> None:
         self.root = Path(root).absolute()
         #: What is promised from now on; ``start`` may turn ``"journal"`` into ``"file"``.
@@ -96,6 +99,7 @@ class JsonlBackend:
         self._may_write = allow_network
         self._segment_size = segment_size
         self._disk: Disk = disk or OsDisk()
+        self._verifier = verifier
         self._files = FileCache(self._disk)
         self._journal: Journal | None = None
         self._dead = DeadJournals(self.root, self._disk)
@@ -340,7 +344,8 @@ class JsonlBackend:
                 file.header_line(), file_version=file.version, source=str(path)
             )
         self._refuse_misplaced(current_header(stored), directory, path)
-        migrated = migrate(path, session_id, self._disk, durable=self.durability != "none")
+        durable = self.durability != "none"
+        migrated = migrate(path, session_id, self._disk, durable=durable, verifier=self._verifier)
         # What the source's end had that could not be carried over is said as of any other log (L9).
         return migrated.path, migrated.dropped
 

@@ -32,7 +32,7 @@ from ..passes import Dropped
 from ..paths import log_name
 from ..source import LogFile
 from .current import MigratingReader
-from .verify_copy import Expected, verify_elsewhere
+from .verify_copy import Expected, Verdict, Verifier, verify_elsewhere
 
 #: Bytes gathered before they are written, and compared at a time.
 _CHUNK = 1024 * 1024
@@ -45,20 +45,24 @@ class Migrated(msgspec.Struct, frozen=True):
     dropped: Dropped | None
 
 
-def migrate(source: Path, session_id: str, disk: Disk, *, durable: bool) -> Migrated:
+def migrate(
+    source: Path, session_id: str, disk: Disk, *, durable: bool, verifier: Verifier | None = None
+) -> Migrated:
     """Publish the current generation of an older log. The caller holds the session's lock.
 
-    The compression stays the source's. Raises ``SessionError``: what refuses the source as in
-    reading; ``SESSION_SOURCE_CHANGED`` if the source was written to meanwhile or another file has
-    the new name, and then nothing is published. ``LogError`` (``LOG_WRITE_FAILED``) if the copy
-    does not verify; ``OSError`` for everything else. I/O thread.
+    The compression stays the source's. ``verifier`` stands in for the other process, for a disk
+    that only this one can see. Raises ``SessionError``: what refuses the source as in reading;
+    ``SESSION_SOURCE_CHANGED`` if the source was written to meanwhile or another file has the new
+    name, and then nothing is published. ``LogError`` (``LOG_WRITE_FAILED``) if the copy does not
+    verify; ``OSError`` for everything else. I/O thread.
     """
     with LogFile(source, disk) as file:
         target = source.with_name(log_name(VERSION, compressed=file.compressed))
         with _temporary(target, disk) as temporary:
             reader = MigratingReader(file, expect_id=session_id)
             expected = _encode(reader, temporary, disk, durable=durable)
-            _verify(temporary, expected, source, reader.version)
+            verdict = (verifier or verify_elsewhere)(temporary, expected)
+            _judge(verdict, expected, source, reader.version)
             _check_source(source, session_id, file.status, disk)
             try:
                 give_name(temporary, target, disk)
@@ -139,8 +143,7 @@ class _Rows:
         write_all(self._disk, self._fd, data)
 
 
-def _verify(path: Path, expected: Expected, source: Path, version: int) -> None:
-    verdict = verify_elsewhere(path, expected)
+def _judge(verdict: Verdict, expected: Expected, source: Path, version: int) -> None:
     if verdict.fault is None:
         return
     if verdict.refused:

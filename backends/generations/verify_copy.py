@@ -12,11 +12,12 @@ import hashlib
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 
-from ..disk import OsDisk
+from ..disk import Disk, OsDisk
 from ..errors import InterlockError
 from ..event import Event, encode_line
 from ..fold import LogFold
@@ -51,6 +52,10 @@ class Verdict(msgspec.Struct, frozen=True):
     fault: str | None = None
     refused: bool = False
     seq: int | None = None
+
+
+#: Reads a copy back and judges it.
+Verifier = Callable[[Path, Expected], Verdict]
 
 
 def verify_elsewhere(path: Path, expected: Expected) -> Verdict:
@@ -97,11 +102,11 @@ class _Target:
                 self.refusal = refusal
 
 
-def verify_copy(path: Path, expected: Expected) -> Verdict:
+def verify_copy(path: Path, expected: Expected, disk: Disk | None = None) -> Verdict:
     """Verify a migrated file in this process."""
     digest, count = hashlib.sha256(), 0
     try:
-        with LogFile(path, OsDisk()) as file:
+        with LogFile(path, disk or OsDisk()) as file:
             reader = LogReader(file, expect_id=expected.id)
             target = _Target(reader.fold)
             digest.update(encode_header(reader.header))

@@ -23,6 +23,8 @@ class DeadJournals:
         self._directory = journals_directory(root)
         self._disk = disk
         self._known: dict[str, Contents] = {}
+        #: Journals whose lock never reached the disk: their writers got no further than that.
+        self._stillborn: set[Path] = set()
 
     def refresh(self) -> None:
         """Look for writers that have gone; ``OSError`` if a journal of one cannot be read."""
@@ -31,6 +33,7 @@ class DeadJournals:
         except (FileNotFoundError, NotADirectoryError):
             names = []
         self._known = {name: found for name, found in self._known.items() if name in names}
+        self._stillborn.clear()
         for name in names:
             if name not in self._known:
                 self._look(self._directory / name)
@@ -40,7 +43,10 @@ class DeadJournals:
         for contents in list(self._known.values()):
             if not contents.open_paths and contents.fault is None:
                 with suppress(OSError):
-                    self._remove(contents)
+                    self._remove(contents.directory)
+        for directory in self._stillborn:
+            with suppress(OSError):
+                self._remove(directory)
 
     def naming(self, directory: Path) -> list[tuple[Contents, str]]:
         """Return the journals that name a log in a session's directory, with its path in them."""
@@ -77,12 +83,11 @@ class DeadJournals:
         known = read_contents(contents.directory, self._disk)
         self._known[contents.directory.name] = known
         if not known.open_paths and known.fault is None:
-            self._remove(known)
+            self._remove(contents.directory)
 
-    def _remove(self, contents: Contents) -> None:
+    def _remove(self, directory: Path) -> None:
         """Void a journal that nobody needs: oldest epoch first, so that none comes back alone."""
-        directory = contents.directory
-        fd = self._disk.open(directory / LOCK, os.O_RDWR)
+        fd = self._disk.open(directory / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             if not self._disk.lock(fd):
                 return
@@ -103,13 +108,23 @@ class DeadJournals:
         try:
             fd = self._disk.open(directory / LOCK, os.O_RDONLY)
         except FileNotFoundError:
-            # Being made at this moment, or tidied away.
+            # Being made at this moment, or tidied away; and with an epoch, but no lock, it was
+            # being made when the power went. A writer has its lock on disk before its first record.
+            if self._has_epoch(directory):
+                self._stillborn.add(directory)
             return
         try:
             if not self._disk.lock(fd, exclusive=False):
                 return
             # A free lock without an epoch may be that of a writer which is just starting.
-            if any(parse_epoch(name) is not None for name in self._disk.listdir(directory)):
+            if self._has_epoch(directory):
                 self._known[directory.name] = read_contents(directory, self._disk)
         finally:
             self._disk.close(fd)
+
+    def _has_epoch(self, directory: Path) -> bool:
+        try:
+            names = self._disk.listdir(directory)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return any(parse_epoch(name) is not None for name in names)

@@ -141,9 +141,19 @@ class JournalFile:
 
         Only after this may its space be used again. Raises :class:`EpochError`.
         """
-        slot = self._slot
-        generations = list(slot.generations)
+        generations = list(self._slot.generations)
         generations[segment] = max(generations) + 1
+        self._write_slot((generations[0], generations[1]), oldest)
+
+    def forget_before(self, oldest: int) -> None:
+        """Say durably that no record before ``oldest`` is needed; raises :class:`EpochError`.
+
+        Only after this may an older epoch go: whoever reads this one would miss its records.
+        """
+        self._write_slot(self._slot.generations, oldest)
+
+    def _write_slot(self, generations: tuple[int, int], oldest: int) -> None:
+        slot = self._slot
         new = Slot(
             slot.writer,
             slot.epoch,
@@ -152,7 +162,7 @@ class JournalFile:
             slot.from_lsn,
             oldest,
             slot.segment_size,
-            (generations[0], generations[1]),
+            generations,
         )
         with self._mutex:
             self._refuse_failed()

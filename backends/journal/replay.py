@@ -111,14 +111,14 @@ def missing(path: Path, run: Run, contents: Contents, disk: Disk) -> Patch | Non
 
 def _mend(path: Path, run: Run, contents: Contents, disk: Disk) -> None:
     lacking = missing(path, run, contents, disk)
-    if lacking is None:
-        return
-    if lacking.make:
+    if lacking is not None and lacking.make:
         publish(path, lacking.data, disk, durable=True, on_published=lambda _: None)
         return
     fd = disk.open(path, os.O_RDWR)
     try:
-        pwrite_all(disk, fd, lacking.data, lacking.offset)
+        # L6: also what seems to be there. The writer may have died of a failed sync, and then the
+        # page cache shows bytes that no further sync would bring to the disk.
+        pwrite_all(disk, fd, run.data, run.offset)
     finally:
         disk.close(fd)
 

@@ -192,10 +192,8 @@ class Journal:
         """
         with self._retiring:
             if self._old:
-                file, held = self._old[0]
-                if self._settle(held, SHARE):
-                    self._remove(file)
-                    del self._old[0]
+                with suppress(EpochError):
+                    self._retire_oldest(SHARE)
                 return True
             other = 1 - self._file.active
             try:
@@ -215,12 +213,9 @@ class Journal:
         For the rare change of a log that does not go through the journal. ``OSError`` if it fails.
         """
         with self.committing, self._retiring:
-            while self._old:
-                file, held = self._old[0]
-                self._settle(held, None)
-                self._remove(file)
-                del self._old[0]
             try:
+                while self._old:
+                    self._retire_oldest(None)
                 for segment in (0, 1):
                     if self._held[segment].first_lsn:
                         self._settle(self._held[segment], None)
@@ -281,6 +276,20 @@ class Journal:
         with self._books:
             parts = [*self._held, *(held for _, held in self._old)]
             return min((held.first_lsn for held in parts if held.first_lsn), default=self._lsn)
+
+    def _retire_oldest(self, share: int | None) -> None:
+        """Settle logs of the oldest superseded epoch; with the last one the epoch goes.
+
+        Raises :class:`EpochError`: then it is kept until there is a successor.
+        """
+        file, held = self._old[0]
+        if not self._settle(held, share):
+            return
+        with self._books:
+            held.first_lsn = 0
+        self._file.forget_before(self._oldest())
+        self._remove(file)
+        del self._old[0]
 
     def _remove(self, file: JournalFile) -> None:
         """Remove an epoch whose logs are all synced.

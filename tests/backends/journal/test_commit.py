@@ -122,6 +122,19 @@ def test_a_file_that_cannot_be_synced_is_written_again_from_memory(host, disk):
     assert host.file("a").stat().st_size > size
 
 
+def test_L6_a_file_that_could_not_be_synced_twice_is_written_again_before_the_next_sync(host, disk):
+    host.create("a")
+    host.commit("a")
+    for _ in range(2):
+        disk.fail_next("fdatasync", errno.EIO, "session")
+    with pytest.raises(OSError, match="Input/output"):
+        host.logs["a"].store.settle()
+    disk.calls.clear()
+    host.logs["a"].store.settle()
+    operations = [op for op, _ in disk.calls]
+    assert operations.index("pwrite") < operations.index("fdatasync")
+
+
 def test_while_a_file_cannot_be_synced_its_segment_is_kept_and_then_batches_are_refused(
     host, disk, see
 ):

@@ -69,6 +69,39 @@ def test_bytes_that_never_reached_the_disk_are_written_also_where_the_length_did
     assert path.read_bytes() == data
 
 
+def test_a_frame_that_reached_the_disk_before_the_one_in_front_of_it_is_no_strangers(
+    two, power_cut, new_host, host
+):
+    after = power_cut({})
+    path = after / host.file("a").relative_to(host.root)
+    data = path.read_bytes()
+    lost = slice(two[0]["a"], two[1]["a"])
+    path.write_bytes(data[: lost.start] + bytes(lost.stop - lost.start) + data[lost.stop :])
+    new_host(after).open("a")
+    assert path.read_bytes() == data
+
+
+def test_a_header_that_reached_the_disk_without_its_first_batch_is_no_strangers(
+    host, power_cut, new_host
+):
+    host.create("a")
+    host.commit("a", size=700)
+    after = power_cut({})
+    path = after / host.file("a").relative_to(host.root)
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) - 40] + bytes(40))
+    new_host(after).open("a")
+    assert path.read_bytes() == data
+
+
+def test_L6_replay_writes_again_what_seems_to_be_there(two, power_cut, new_host, disk, host):
+    after = power_cut({})
+    disk.calls.clear()
+    new_host(after).open("a")
+    [written] = [i for i, call in enumerate(disk.calls) if call == ("pwrite", host.file("a").name)]
+    assert disk.calls.index(("fsync", host.file("a").name)) > written
+
+
 def test_verify_shows_what_is_pending_and_changes_nothing(two, power_cut, host):
     after = power_cut({"a": two[0]["a"], "b": two[2]["b"]})
     before = tree(after)
