@@ -53,7 +53,7 @@ def read_contents(directory: Path, disk: Disk) -> Contents:
             entries.setdefault(entry.path, []).append(entry)
     if fault is not None:
         fault = f"{directory}: {fault}"
-    return Contents(directory, entries, _read_done(directory, disk), fault)
+    return Contents(directory, entries, read_done(directory, disk), fault)
 
 
 def _contiguous(records: list[Record], slots: list[Slot]) -> tuple[list[Record], str | None]:
@@ -125,7 +125,8 @@ def _read(fd: int, length: int, offset: int, disk: Disk) -> bytes:
     return b"".join(parts)
 
 
-def _read_done(directory: Path, disk: Disk) -> frozenset[str]:
+def read_done(directory: Path, disk: Disk) -> frozenset[str]:
+    """Return the paths that have been mended from a journal; ``OSError`` if that cannot be read."""
     try:
         fd = disk.open(directory / DONE, os.O_RDONLY)
     except FileNotFoundError:

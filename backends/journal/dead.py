@@ -6,8 +6,10 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
+import msgspec
+
 from ..disk import Disk, write_all
-from .contents import Contents, read_contents
+from .contents import Contents, read_contents, read_done
 from .names import DONE, LOCK, is_writer, journals_directory, parse_epoch
 
 
@@ -80,7 +82,9 @@ class DeadJournals:
         finally:
             self._disk.close(fd)
         self._disk.sync_directory(contents.directory)
-        known = read_contents(contents.directory, self._disk)
+        # Others may have mended sessions of it meanwhile; a dead journal's records never change.
+        done = read_done(contents.directory, self._disk)
+        known = msgspec.structs.replace(contents, done=done)
         self._known[contents.directory.name] = known
         if not known.open_paths and known.fault is None:
             self._remove(contents.directory)
