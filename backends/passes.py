@@ -22,7 +22,7 @@ from .source import Line, LogFile
 Row = TypeVar("Row")
 
 #: Lines behind a bad one in a torn frame that are looked at. A cut leaves none that is bad; what
-#: holds more was made to keep its reader busy (a few megabytes can unpack to line ends without end).
+#: holds more was made to keep its reader busy: a few megabytes can unpack to endless line ends.
 GARBAGE_LINES = 100_000
 
 

@@ -33,9 +33,8 @@ def main() -> int:
             if faults <= 10:
                 print(f"seed {seed}: {fault}", flush=True)
     seconds = time.monotonic() - started
-    print(
-        f"{told.runs} logs in {seconds:.1f} s, {faults} faults; slowest {slowest:.3f} s ({worst})"
-    )
+    words = f"{seconds:.1f} s, the slowest {slowest:.3f} s (seed {worst})"
+    print(f"{told.runs} logs in {words}: {faults} faults")
     return 1 if faults else 0
 
 

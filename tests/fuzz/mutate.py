@@ -31,8 +31,10 @@ def encode(lines: list[bytes], *, compressed: bool, per_frame: int = 5) -> bytes
         return b"".join(lines)
     compressor = zstandard.ZstdCompressor(write_checksum=True)
     parts = [compressor.compress(lines[0])]
-    for start in range(1, len(lines), per_frame):
-        parts.append(compressor.compress(b"".join(lines[start : start + per_frame])))
+    parts += [
+        compressor.compress(b"".join(lines[start : start + per_frame]))
+        for start in range(1, len(lines), per_frame)
+    ]
     return b"".join(parts)
 
 

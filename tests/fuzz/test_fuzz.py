@@ -7,7 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from interlock.backends.errors import SessionError
+from interlock.backends.paths import log_name
 from interlock.backends.reading import read_log
 
 from .check import OneFile, fault_of
@@ -16,13 +19,30 @@ from .seeds import line, rows
 
 RUNS = 6_000
 
+NAMES = [log_name(version, compressed=c) for version in range(4) for c in (True, False)]
+HEADERS = {
+    log_name(version, compressed=c): encode([line(rows(version)[0])], compressed=c)
+    for version in range(4)
+    for c in (True, False)
+}
+
 
 @pytest.mark.parametrize("share", range(4))
 def test_L9_L10_a_damaged_log_reads_as_a_correct_prefix_or_is_refused(share: int) -> None:
     first = share * RUNS // 4
     faults = {seed: fault for seed in range(first, first + RUNS // 4) if (fault := fault_of(seed))}
-    assert not faults, "\n".join(
-        f"python -m tests.fuzz --show --seed {s}: {faults[s]}" for s in faults
+    told = (f"python -m tests.fuzz --show --seed {seed}: {faults[seed]}" for seed in faults)
+    assert not faults, "\n".join(told)
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(data=st.binary(max_size=300), name=st.sampled_from(NAMES), framed=st.booleans())
+def test_L10_any_bytes_at_all_are_refused_or_hold_no_event(data: bytes, name: str, framed) -> None:
+    start = HEADERS[name]
+    assert _refused(start + data if framed else data, name) in (
+        None if framed else "SESSION_CORRUPT",
+        "SESSION_CORRUPT",
+        "SESSION_FORMAT_UNSUPPORTED",
     )
 
 
@@ -86,6 +106,7 @@ PROGRAM = """
 import resource, sys
 from pathlib import Path
 from interlock.backends.errors import SessionError
+from interlock.backends.paths import log_name
 from interlock.backends.reading import read_log
 from interlock.backends.verify import verify
 # Address space: what the interpreter has mapped already, and 1 GiB for the log.
