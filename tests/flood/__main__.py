@@ -40,7 +40,7 @@ def main() -> int:
 
 def _round(told: argparse.Namespace, number: int, without: str, *, deadly: bool = False) -> Outcome:
     rng = random.Random(f"{told.seed}-{number}")
-    with tempfile.TemporaryDirectory(prefix="interlock-flood-", dir=".") as directory:
+    with tempfile.TemporaryDirectory(prefix="interlock-flood-") as directory:
         return run(
             Path(directory).absolute(),
             sessions=told.sessions,
