@@ -63,22 +63,15 @@ def supervised(confined: Confined) -> Confined:
     if confined.backend != "none":
         return confined
     policy = confined.policy
-    status, status_end = os.pipe()
-    alive_end, alive = os.pipe()
-    argv, fds = launcher.start(
-        launcher.Errand(
-            argv=confined.command,
-            env=confined.env,
-            cwd=str(policy.start),
-            limits=rlimits(policy.limits, namespace=False),
-            status=status_end,
-            alive=alive_end,
-        )
+    confined.errand = launcher.Errand(
+        argv=confined.command,
+        env=confined.env,
+        cwd=str(policy.start),
+        limits=rlimits(policy.limits, namespace=False),
     )
-    confined.argv, confined.pass_fds = argv, fds
     confined.env, confined.cwd = base_environment(None), "/"
-    confined.status, confined.alive = status, alive
-    confined.own(*fds, status, alive)
+    confined.status, confined.status_end = os.pipe()
+    confined.own(confined.status, confined.status_end)
     return confined
 
 
@@ -105,10 +98,8 @@ def _build(finding: Finding, argv: Sequence[str], policy: Policy) -> Confined:
 
 def _unconfined(argv: Sequence[str], policy: Policy) -> Confined:
     return Confined(
-        argv=list(argv),
         env=base_environment(None) | dict(policy.env),
         cwd=str(policy.start),
-        pass_fds=(),
         backend="none",
         enforcement="none",
         gaps=frozenset(),

@@ -158,46 +158,42 @@ def build(policy: Policy, argv: Sequence[str], features: Features) -> Confined:
     scratch = tempfile.mkdtemp(prefix="interlock-")
     hidden = present(policy.hidden)
     level = min(features.abi, _TRIED_ABI)
+    granted = grants(policy, scratch, () if features.masks else hidden)
     rules = {
         "abi": level,
         "files": files_handled(level),
         "network": 0 if policy.network or level < 4 else _BIND_TCP | _CONNECT_TCP,
         "scopes": scopes(level),
-        "grants": grants(policy, scratch, () if features.masks else hidden),
+        "grants": granted,
     }
     status, status_end = os.pipe()
-    alive_end, alive = os.pipe()
     masks = [(str(p), kind(p) == "dir") for p in hidden] if features.masks else []
-    run, fds = launcher.start(
-        launcher.Errand(
-            argv=argv,
-            env=base_environment(scratch) | dict(policy.env),
-            cwd=str(policy.start),
-            landlock=rules,
-            seccomp=_filter(policy),
-            hidden=masks,
-            pinned=[str(p) for p in pins(policy, hidden)] if masks else [],
-            limits=rlimits(policy.limits, namespace=False),
-            scratch=scratch,
-            status=status_end,
-            alive=alive_end,
-        )
+    errand = launcher.Errand(
+        argv=argv,
+        env=base_environment(scratch) | dict(policy.env),
+        cwd=str(policy.start),
+        landlock=rules,
+        seccomp=_filter(policy, asks=False),
+        witness=_witness(policy, granted),
+        hidden=masks,
+        pinned=[str(p) for p in pins(policy, hidden)] if masks else [],
+        limits=rlimits(policy.limits, namespace=False),
+        scratch=scratch,
     )
     confined = Confined(
-        argv=run,
         env=base_environment(None),
         cwd="/",
-        pass_fds=fds,
         backend="landlock",
         enforcement=enforcement(policy),
         gaps=gaps(policy, features),
         policy=policy,
         command=tuple(argv),
+        errand=errand,
         status=status,
-        alive=alive,
+        status_end=status_end,
         scratch=scratch,
     )
-    confined.own(*fds, status, alive)
+    confined.own(status, status_end)
     return confined
 
 
@@ -229,14 +225,30 @@ def _refuses_sockets(policy: Policy) -> bool:
     return "ipc" in policy.require
 
 
-def _filter(policy: Policy) -> bytes | None:
-    if not seccomp.supported():
-        return None
-    return seccomp.assemble(
-        seccomp.Filter(
-            internet=policy.network,
-            unix=not _refuses_sockets(policy),
-            metadata=policy.mode is not Mode.READ_ONLY,
-            ipc=False,
-        )
+def _filter(policy: Policy, *, asks: bool) -> bytes | None:
+    return seccomp.assemble(_wanted(policy, asks=asks)) if seccomp.supported() else None
+
+
+def _wanted(policy: Policy, *, asks: bool) -> seccomp.Filter:
+    return seccomp.Filter(
+        internet=policy.network,
+        unix=not _refuses_sockets(policy),
+        metadata=policy.mode is not Mode.READ_ONLY,
+        ipc=False,
+        asks=asks,
     )
+
+
+def _witness(policy: Policy, granted: Sequence[tuple[str, int, bool]]) -> dict[str, Any] | None:
+    """How a witness answers: what no rule opens is closed (S5)."""
+    program = _filter(policy, asks=True)
+    if program is None:
+        return None
+    return {
+        "filter": program,
+        "calls": seccomp.names(),
+        "always": seccomp.refused_always(_wanted(policy, asks=True)),
+        "runner": None,
+        "writable": [os.path.realpath(path) for path, rights, _ in granted if rights & WRITE_FILE],
+        "network": True,
+    }

@@ -44,6 +44,15 @@ _SYSTEM = tuple(
     )
 )
 
+#: Kept read-only in a writable workspace where they exist: what shells, editors, hooks, continuous
+#: integration and agents run by themselves.
+PROTECTED = (
+    *(".agent", ".interlock", ".husky", ".githooks", ".pre-commit-config.yaml", ".mcp.json"),
+    *(".bashrc", ".bash_profile", ".profile", ".zshrc", ".zprofile", ".envrc", ".direnv"),
+    *(".vscode", ".idea", ".vimrc", ".exrc", ".nvim.lua", ".dir-locals.el"),
+    *(".github/workflows", ".gitlab-ci.yml", ".circleci", "Jenkinsfile", ".travis.yml"),
+)
+
 
 class PolicyError(ValueError):
     """The policy asks for something that cannot be meant. Nothing was run."""
@@ -89,9 +98,12 @@ class Policy:
     mode: see `Mode`.
     workspace: the directory the command works on; writable in ``workspace-write``.
     cwd: where the command starts; the workspace unless given.
-    writable: more directories that are writable in ``workspace-write``.
+    writable: more files and directories that are writable in ``workspace-write``. Naming a protected
+        path here takes its protection away.
     hidden: files and directories that the command can neither read nor write, also inside the
         workspace (S6). Ones that do not exist are skipped: nothing is created on the host.
+    protected: names below each writable directory that stay read-only although the workspace is
+        writable, on top of git's own (`PROTECTED`); only what exists can be protected.
     network: whether the host's network is reachable (S9).
     env: what the command gets on top of a short list of harmless variables (X5).
     limits: see `Limits`.
@@ -106,6 +118,7 @@ class Policy:
     cwd: Path | None = None
     writable: tuple[Path, ...] = ()
     hidden: tuple[Path, ...] = ()
+    protected: tuple[str, ...] = PROTECTED
     network: bool = False
     env: Mapping[str, str] = field(default_factory=dict)
     limits: Limits = field(default_factory=Limits)
@@ -120,7 +133,9 @@ class Policy:
                 f"unknown sandbox mode {self.mode!r}: use one of {', '.join(Mode)}"
             ) from None
         set_(self, "workspace", _directory(self.workspace, "workspace"))
-        set_(self, "writable", tuple(_directory(p, "writable path") for p in self.writable))
+        set_(self, "writable", tuple(_existing(p, "writable path") for p in self.writable))
+        set_(self, "protected", tuple(self.protected))
+        _check_names(self.protected)
         set_(self, "hidden", tuple(sorted({_whatever(p) for p in self.hidden})))
         set_(self, "cwd", _directory(self.cwd, "cwd") if self.cwd else self.workspace)
         set_(self, "require", frozenset(self.require))
@@ -205,13 +220,18 @@ def _home() -> Path | None:
 
 def _directory(path: Path, what: str) -> Path:
     """Resolve an existing directory the way the kernel walks it, not by its spelling."""
+    resolved = _existing(path, what)
+    if not resolved.is_dir():
+        raise PolicyError(f"{what} {str(path)!r} cannot be used: Not a directory")
+    return resolved
+
+
+def _existing(path: Path, what: str) -> Path:
+    """Resolve a path that exists the way the kernel walks it, not by its spelling."""
     try:
         if sys.platform != "linux":
-            resolved = Path(os.path.realpath(path, strict=True))
-            if not resolved.is_dir():
-                raise NotADirectoryError(20, "Not a directory")
-            return resolved
-        fd = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+            return Path(os.path.realpath(path, strict=True))
+        fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
         try:
             resolved = Path(os.readlink(f"/proc/self/fd/{fd}"))
             if not os.path.samestat(os.fstat(fd), os.stat(resolved)):
@@ -222,6 +242,13 @@ def _directory(path: Path, what: str) -> Path:
         reason = getattr(error, "strerror", None) or str(error)
         raise PolicyError(f"{what} {str(path)!r} cannot be used: {reason}") from None
     return resolved
+
+
+def _check_names(names: Iterable[str]) -> None:
+    for name in names:
+        parts = Path(name).parts
+        if not parts or Path(name).is_absolute() or ".." in parts or "\0" in name:
+            raise PolicyError(f"protected name {name!r} must lie below the workspace")
 
 
 def _whatever(path: Path) -> Path:

@@ -99,7 +99,8 @@ def test_S5_the_status_channel_is_out_of_reach(confined):
         [ "$p" = "/proc/$$" ] || { echo '{"exit-code": 0, "signal": 0}' > $f; } 2>/dev/null
     done; done; exit 3"""
     outcome = confined(forge, timeout=60)
-    assert (outcome.status, outcome.exit_code) == ("exited", 3)
+    # Under Landlock it can name other processes' descriptors: writing to them was refused.
+    assert (outcome.status, outcome.exit_code) in (("exited", 3), ("denied", 3))
 
 
 def test_S5_a_refusal_names_what_was_refused(confined, place):
