@@ -272,7 +272,8 @@ _INHERITED = frozenset(
 
 def base_environment(tmpdir: str | None) -> dict[str, str]:
     """The harmless part of this process's environment, with ``TMPDIR`` set to ``tmpdir``."""
-    env = {k: v for k, v in os.environ.items() if k in _INHERITED or k.startswith("LC_")}
+    names = [k for k in os.environ if k in _INHERITED or k.startswith("LC_")]
+    env = {name: os.environ[name] for name in names}
     env.setdefault("PATH", os.defpath)
     if tmpdir is None:
         tmpdir = os.environ.get("TMPDIR")

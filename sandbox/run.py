@@ -177,7 +177,7 @@ def _was_lost(ended: Ended, confined: Confined) -> bool:
         # Its own runner was up and then killed, or whoever watched that was.
         killed = (status.runner or ended.runner_code or 0) < 0
         return status.child is not None and (killed or not status.over)
-    return status.started and not status.over
+    return status.started
 
 
 def _signal_name(number: int) -> str:

@@ -142,6 +142,7 @@ class PreparedRunner:
     def close(self) -> None:
         self._pair.close()
         self.ended_fd = None
+        standby.renew()
 
     def _say(self, word: bytes) -> None:
         with contextlib.suppress(OSError):

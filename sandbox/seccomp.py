@@ -5,6 +5,7 @@ library falls back to `clone`, whose flags a filter can see. A foreign architect
 """
 
 import errno
+import functools
 import platform
 import struct
 from collections.abc import Iterable, Mapping
@@ -82,6 +83,7 @@ def supported(machine: str | None = None) -> bool:
     return (machine or platform.machine()) in ARCHES
 
 
+@functools.cache
 def assemble(wanted: Filter, machine: str | None = None) -> bytes:
     """The filter as the bytes of a ``struct sock_filter`` array.
 
@@ -153,6 +155,7 @@ def _questions(
     return program
 
 
+@functools.cache
 def questions(*, network: bool, machine: str | None = None) -> bytes:
     """A filter that refuses nothing by itself and asks a witness before changes to files.
 
@@ -171,6 +174,7 @@ def questions(*, network: bool, machine: str | None = None) -> bytes:
     )
 
 
+@functools.cache
 def names(machine: str | None = None) -> dict[int, str]:
     """Number to name of every call that a witness can be asked about."""
     numbers = ARCHES[machine or platform.machine()][1]
@@ -178,6 +182,7 @@ def names(machine: str | None = None) -> dict[int, str]:
     return {numbers[name]: name for name in asked if name in numbers}
 
 
+@functools.cache
 def refused_always(wanted: Filter) -> list[str]:
     """Names of calls that a witness has to refuse whatever they are about."""
     refused = [] if wanted.metadata else [*_ATTRIBUTES]

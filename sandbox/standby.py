@@ -49,6 +49,8 @@ class Nursery:
     def __init__(self) -> None:
         self.owner = (os.getpid(), os.geteuid())
         self._lock = threading.Lock()
+        #: Pairs that were asked for and not taken yet.
+        self._ready = 0
         self._control, end = pair()
         argv, fds = start_guardian(end.fileno())
         try:
@@ -76,14 +78,22 @@ class Nursery:
         return self._guardian.pid
 
     def take(self) -> Standby:
-        """A pair, and have another one made. Raises OSError where the nursery is gone."""
+        """A pair. Raises OSError where the nursery is gone."""
         with self._lock:
-            self._ask(1)
+            if self._ready == 0:
+                self._ask(1)
             message, fds = receive(self._control)
+            self._ready -= 1
         if len(fds) != 3:
             raise ProcessLookupError(3, "the prepared launcher is gone")
         to_supervisor, to_child = (_socket.socket(fileno=fd) for fd in fds[:2])
         return Standby(to_supervisor, to_child, fds[2], int(message))
+
+    def renew(self) -> None:
+        """Have as many pairs made as are missing: after a command has ended, not while it starts."""
+        with self._lock, contextlib.suppress(OSError):
+            if self._ready < READY:
+                self._ask(READY - self._ready)
 
     def close(self) -> None:
         """End every prepared process and every command of theirs, and wait for that."""
@@ -94,6 +104,7 @@ class Nursery:
 
     def _ask(self, number: int) -> None:
         send(self._control, b"+" * number)
+        self._ready += number
 
 
 _lock = threading.Lock()
@@ -129,6 +140,12 @@ def take() -> Standby:
                 raise
             _forget(nursery)
     raise AssertionError
+
+
+def renew() -> None:
+    """Replace what was taken."""
+    if _nursery is not None and _nursery.owner[0] == os.getpid():
+        _nursery.renew()
 
 
 def _forget(nursery: Nursery) -> None:

@@ -23,6 +23,7 @@ import signal
 import time
 
 from . import tree
+from .confining import rehearse
 from .kernel import (
     PR_SET_CHILD_SUBREAPER,
     PR_SET_PDEATHSIG,
@@ -60,7 +61,7 @@ def guard(control: int, host: int) -> int:
     while os.getppid() == host:
         adopted = [pid for pid in tree.children_of(me) if pid != nursery]
         if adopted:
-            tree.end_all(0, spare=nursery)
+            tree.end_all(spare=nursery)
         left, ended = tree.reap(nursery)
         if ended is not None or not left:
             break
@@ -76,7 +77,7 @@ def guard(control: int, host: int) -> int:
     while tree.reap()[0] and time.monotonic() < limit:
         if select.select([wake], [], [], limit - time.monotonic())[0]:
             os.read(wake, 512)
-    tree.end_all(0)
+    tree.end_all()
     return 0
 
 
@@ -85,7 +86,10 @@ def tend(control: _socket.socket, guardian: int) -> int:
     prctl("pdeathsig", PR_SET_PDEATHSIG, signal.SIGKILL)
     wake, end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(end, warn_on_full_buffer=False)
+    import gc
     import resource  # noqa: F401 here once, so that no child has to
+
+    gc.disable()  # a collection would touch, and so copy, every page in each new process
 
     poller = select.poll()
     poller.register(control, select.POLLIN)
@@ -161,6 +165,8 @@ def _wait_supervising(nursery: int, mine: _socket.socket, childs: _socket.socket
     poller = select.poll()
     poller.register(mine, select.POLLIN)
     poller.register(supervisor.wake, select.POLLIN)
+    supervisor.rehearse()
+    rehearse_talk()
     while not supervisor.orphaned():
         for fd, _ in poller.poll():
             if fd == supervisor.wake:
@@ -168,11 +174,11 @@ def _wait_supervising(nursery: int, mine: _socket.socket, childs: _socket.socket
                 continue
             _, fds = receive(mine)
             if len(fds) != 2:  # the host is gone, or has no use for us
-                tree.end_all(supervisor.child)
+                tree.end_all(group=supervisor.child)
                 os._exit(0)
             spec = described(fds[0])
             os._exit(supervisor.run(spec, status=fds[1], alive=mine.fileno()))
-    tree.end_all(supervisor.child)
+    tree.end_all(group=supervisor.child)
     os._exit(0)
 
 
@@ -182,6 +188,8 @@ def _wait_becoming(parent: int, mine: _socket.socket, told: _socket.socket) -> N
     prctl("pdeathsig", PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(SETUP_FAILED)
+    rehearse()
+    rehearse_talk()
     _, fds = receive(mine)
     if len(fds) < 4:
         os._exit(0)
@@ -189,6 +197,20 @@ def _wait_becoming(parent: int, mine: _socket.socket, told: _socket.socket) -> N
     os.umask(spec["umask"])
     told = place(fds[1:], [0, 1, 2, *spec["keep"]], told)
     command(spec, parent, told)
+
+
+def rehearse_talk() -> None:
+    """Send ourselves a description, as the host will."""
+    one, other = pair()
+    fd = os.memfd_create("interlock-rehearsal", os.MFD_CLOEXEC)
+    os.write(fd, marshal.dumps({"argv": [b"x"], "limits": [(1, 2, 3)], "spare": None}, 2))
+    send(one, b"become", [fd])
+    _, fds = receive(other)
+    described(fds[0])
+    for each in (fd, *fds):
+        os.close(each)
+    one.close()
+    other.close()
 
 
 def place(given: list[int], wanted: list[int], told: _socket.socket) -> _socket.socket:

@@ -1,11 +1,11 @@
 """Supervises one command: starts it, ends it when told or when the host is gone, leaves nothing.
 
 Two processes. The *supervisor* adopts orphans (subreaper), waits, ends whatever is left and writes
-the status records; it is not confined, and the command cannot reach it. Its child confines itself
-and becomes the command.
+the status records; it is not confined, and the command cannot reach it. Its child confines itself,
+starts the command, which so is confined too, and leaves it to the supervisor.
 
 Status records, one JSON object a line: ``{"child-pid": N}`` when the child exists,
-``{"started": true}`` when it has become the command, ``{"refused": …}`` for what the sandbox
+``{"started": true}`` when it has started the command, ``{"refused": …}`` for what the sandbox
 refused, then one of ``{"exit-code": N, "signal": S}``, ``{"exec-error": ERRNO}``,
 ``{"failed": "why"}``, and at last ``{"over": true}``: nothing is left of it. Of a runner that writes
 records of its own the supervisor tells ``{"runner": STATUS}`` instead of an exit code.
@@ -19,10 +19,11 @@ import select
 import signal
 
 from . import tree
-from .confining import confine, execute
+from .confining import confine, spawn
 from .kernel import (
     LINUX,
     PR_SET_CHILD_SUBREAPER,
+    PR_SET_DUMPABLE,
     PR_SET_PDEATHSIG,
     SetupError,
     close_on_exec,
@@ -50,7 +51,7 @@ def no_handler(*_: object) -> None:
 
 
 def command(spec: Spec, parent: int, told: _socket.socket) -> None:
-    """The child: confine, then exec. Reports by ``told`` and leaves if either does not work."""
+    """The child: confine, start the command, leave. Reports by ``told`` what did not work."""
     try:
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGPIPE, signal.SIGXFSZ):
@@ -63,19 +64,20 @@ def command(spec: Spec, parent: int, told: _socket.socket) -> None:
             send(told, b"witness", [listener])
             os.close(listener)
         if LINUX:
-            # Last, because changing credentials clears it. S7: no child outlives its supervisor.
             prctl("pdeathsig", PR_SET_PDEATHSIG, signal.SIGKILL)
             if os.getppid() != parent:
                 raise SetupError("the supervisor is gone")  # noqa: TRY301 reported below
+            # S5: the command runs beside us for a moment, and must not reach what we hold.
+            prctl("dumpable", PR_SET_DUMPABLE, 0)
         send(told, b"ready")
     except (SetupError, OSError, ValueError) as error:
         send(told, b"failed " + str(error).encode()[:3000])
         os._exit(SETUP_FAILED)
     try:
-        execute(spec["argv"], spec["env"])
+        send(told, b"pid %d" % spawn(spec["argv"], spec["env"]))
+        os._exit(0)
     except OSError as error:
         send(told, b"exec %d" % (error.errno or 0))
-        os._exit(NOT_FOUND if error.errno in (2, 20) else NOT_EXECUTABLE)
     except ValueError as error:
         send(told, b"failed " + str(error).encode()[:3000])
     os._exit(SETUP_FAILED)
@@ -98,7 +100,7 @@ class Supervisor:
             # The descriptor `alive` tells us of the host's end; this is for hosts that forked and
             # so left a copy of it behind. It follows a thread: hence the look at getppid below.
             prctl("pdeathsig", PR_SET_PDEATHSIG, signal.SIGUSR2)
-        self.child = 0
+        self.child = self.command = 0
         self.ended: int | None = None
         self.outcome: _socket.socket | None = None
         self.status = self.alive = -1
@@ -134,17 +136,30 @@ class Supervisor:
             self.wait()
         if self.witness is not None:
             self.witness.close()
-        left, status_seen = tree.end_all(self.child)
-        if status_seen is not None:
-            self.ended = status_seen
+        left = 0
+        if self.reap():  # S7: orphans fall to us, so where no child is left nothing is
+            left, ended = tree.end_all(self.command, group=self.child)
+            self.ended = ended if ended is not None else self.ended
         removal = tree.Removal(spec["scratch"]) if spec["scratch"] else None
         removed = removal is None or removal.go_on(_DELETE_AT_ONCE)
-        code = self.report(spec, problem, left)
-        self.record('{"over": true}')
+        code, record = self.report(spec, problem, left)
+        self.record(record + '\n{"over": true}')
         if removal is not None and not removed:
             while not removal.go_on(_DELETE_AT_ONCE):
                 continue
         return code
+
+    def rehearse(self) -> None:
+        """Do ahead of time what takes long the first time in a new process, and changes nothing."""
+        self.status = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+        poller = select.poll()
+        poller.register(self.wake, select.POLLIN)
+        poller.poll(0)
+        self.reap()
+        spec: Spec = {"runner": False}
+        self.record(self.report(spec, "", 0)[1] + self.report(spec, "failed x", 0)[1])
+        self.forward(b"")
+        os.close(self.status)
 
     def hear(self, spec: Spec) -> str:
         """Wait until the child has become the command: empty, or why it could not."""
@@ -152,13 +167,17 @@ class Supervisor:
         ready = False
         while True:
             message, fds = receive(self.outcome)
-            if message == b"witness" and fds:
+            word, _, detail = message.decode(errors="replace").partition(" ")
+            if word == "witness" and fds:
                 self.witness = Witness(fds[0], spec["witness"], self.record)
-            elif message.startswith(b"ready"):
+            elif word == "ready":
                 ready = True
             else:
                 self.outcome.close()
-                gone = "" if ready else "failed its process died before it became the command"
+                if word == "pid":
+                    self.command = int(detail)
+                    return ""
+                gone = "lost" if ready else "failed its process died before it was confined"
                 return message.decode(errors="replace") or gone
 
     def wait(self) -> None:
@@ -196,7 +215,7 @@ class Supervisor:
 
     def reap(self) -> bool:
         """Collect whatever has ended; False once there is no child left at all."""
-        left, status = tree.reap(self.child)
+        left, status = tree.reap(self.command)
         if status is not None:
             self.ended = status
         return left
@@ -208,24 +227,23 @@ class Supervisor:
         except OSError:
             return
 
-    def report(self, spec: Spec, problem: str, left: int) -> int:
-        """Record how the command ended; returns the exit status that says the same."""
+    def report(self, spec: Spec, problem: str, left: int) -> tuple[int, str]:
+        """The exit status to end with, and the record that says how the command ended."""
         leftover = f', "left": {left}' if left else ""
         word, _, detail = problem.partition(" ")
         if word == "exec":
-            self.record(f'{{"exec-error": {int(detail)}}}')
-            return NOT_FOUND if int(detail) in (2, 20) else NOT_EXECUTABLE
+            code = NOT_FOUND if int(detail) in (2, 20) else NOT_EXECUTABLE
+            return code, f'{{"exec-error": {int(detail)}}}'
+        if word == "lost":  # it was started, and its starter was killed before it could say so
+            return SETUP_FAILED, '{"started": true}'
         if word == "failed":
-            self.record(f'{{"failed": {quoted(detail)}}}')
-            return SETUP_FAILED
+            return SETUP_FAILED, f'{{"failed": {quoted(detail)}}}'
         status = self.ended if self.ended is not None else signal.SIGKILL
         number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
         code = 128 + number if number else os.WEXITSTATUS(status)
         if spec["runner"]:
-            self.record(f'{{"runner": {-number or code}{leftover}}}')
-        else:
-            self.record(f'{{"exit-code": {code}, "signal": {number}{leftover}}}')
-        return code
+            return code, f'{{"runner": {-number or code}{leftover}}}'
+        return code, f'{{"exit-code": {code}, "signal": {number}{leftover}}}'
 
 
 def _nonblocking_pipe() -> tuple[int, int]:

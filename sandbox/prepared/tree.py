@@ -26,17 +26,17 @@ def reap(child: int = 0) -> tuple[bool, int | None]:
             status = ended
 
 
-def end_all(child: int, spare: int = 0) -> tuple[int, int | None]:
+def end_all(child: int = 0, *, group: int = 0, spare: int = 0) -> tuple[int, int | None]:
     """Kill every descendant until none is left; stop first, so that none can fork away meanwhile.
 
-    child: the one whose status is wanted, which is also its group where there is no ``/proc``.
+    child: the one whose status is wanted. group: what to kill where there is no ``/proc``.
     spare: one to leave alone, with all below it.
     Returns how many would not go, and that status where it was collected here.
     """
     limit = time.monotonic() + REAP_LIMIT
     status = None
     while True:
-        pids = descendants(os.getpid(), spare) if LINUX else [-child]
+        pids = descendants(os.getpid(), spare) if LINUX else [-group]
         for number in (signal.SIGSTOP, signal.SIGKILL):
             for pid in pids:
                 try:
