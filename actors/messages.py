@@ -767,6 +767,9 @@ class CommandEnded(Message, frozen=True):
     evidence: str | None
     message: str
     risks: list[str]
+    #: What the sandbox refused, known from its answers; and what the command's words suggest.
+    refused: list[str] = []
+    hint: str | None = None
 
 
 # The approval broker.

@@ -16,7 +16,7 @@ from .sealed import sealed
 #: Sizes of the private /tmp and /dev/shm, bytes. They are memory.
 TMP_BYTES = 512 * 1024 * 1024
 SHM_BYTES = 64 * 1024 * 1024
-_TMP, _RUN = Path("/tmp"), Path("/run")  # noqa: S108 places in the sandbox's own view
+_TMP, _RUN, _SHM = Path("/tmp"), Path("/run"), Path("/dev/shm")  # noqa: S108 the sandbox's own
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def view(policy: Policy, rooted: Sequence[Protection]) -> list[str]:
     """Flags that build what the command sees. Order matters: what comes later covers."""
     flags = ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
     # /dev is memory: what could be written there would have no limit.
-    flags += ["--size", str(SHM_BYTES), "--tmpfs", "/dev/shm", "--remount-ro", "/dev"]
+    flags += ["--size", str(SHM_BYTES), "--tmpfs", str(_SHM), "--remount-ro", "/dev"]
     # For uid 0 a new /proc leaves kernel settings writable, whatever the capabilities.
     flags += ["--ro-bind", "/proc/sys", "/proc/sys"]
     for name in ("sysrq-trigger", "irq", "bus", "fs"):

@@ -33,6 +33,7 @@ def counted(refused: Sequence[Refusal]) -> str | None:
     more = len(telling) - _NAMED
     return f"{words} and {more} more" if more > 0 else words
 
+
 #: How each backend's refusals reach the command, as C library texts.
 _REFUSALS: dict[Backend, tuple[str, ...]] = {
     "bwrap": ("Read-only file system", "Invalid cross-device link", "Device or resource busy"),

@@ -98,8 +98,8 @@ class Policy:
     mode: see `Mode`.
     workspace: the directory the command works on; writable in ``workspace-write``.
     cwd: where the command starts; the workspace unless given.
-    writable: more files and directories that are writable in ``workspace-write``. Naming a protected
-        path here takes its protection away.
+    writable: more files and directories that are writable in ``workspace-write``. Naming a
+        protected path here takes its protection away.
     hidden: files and directories that the command can neither read nor write, also inside the
         workspace (S6). Ones that do not exist are skipped: nothing is created on the host.
     protected: names below each writable directory that stay read-only although the workspace is

@@ -155,8 +155,12 @@ def start(confined: Confined, streams: Streams) -> Runner:
     Raises OSError where neither can be started.
     """
     if confined.errand is not None and standby.possible():
-        with contextlib.suppress(OSError):
-            return PreparedRunner(confined, streams, standby.take())
+        for _ in range(2):
+            try:
+                return PreparedRunner(confined, streams, standby.take())
+            except OSError:
+                if not standby.forget_dead():
+                    break
     return PopenRunner(confined, streams)
 
 

@@ -135,9 +135,7 @@ def _only(values: Iterable[int], wanted: Filter) -> list[bytes]:
     return [*ops, _refuse()]
 
 
-def _questions(
-    numbers: Mapping[str, int], *, attributes: bool, network: bool
-) -> list[bytes]:
+def _questions(numbers: Mapping[str, int], *, attributes: bool, network: bool) -> list[bytes]:
     """Ask before calls that change files, and before the network is addressed where ``network``."""
     asked = [*_CHANGES, *(_ATTRIBUTES if attributes else ())]
     asked += ["connect"] if network else []

@@ -9,6 +9,7 @@ import _socket
 import atexit
 import contextlib
 import os
+import select
 import subprocess
 import sys
 import threading
@@ -90,10 +91,16 @@ class Nursery:
         return Standby(to_supervisor, to_child, fds[2], int(message))
 
     def renew(self) -> None:
-        """Have as many pairs made as are missing: after a command has ended, not while it starts."""
+        """Have as many pairs made as are missing: after a command, not while one starts."""
         with self._lock, contextlib.suppress(OSError):
             if self._ready < READY:
                 self._ask(READY - self._ready)
+
+    def is_alive(self) -> bool:
+        """Whether it still makes pairs."""
+        poller = select.poll()
+        poller.register(self._control, 0)
+        return not poller.poll(0) and self._guardian.poll() is None
 
     def close(self) -> None:
         """End every prepared process and every command of theirs, and wait for that."""
@@ -131,15 +138,16 @@ def prepare() -> Nursery:
 
 def take() -> Standby:
     """A prepared pair of this process. Raises OSError where none can be had."""
-    for last in (False, True):
-        nursery = prepare()
-        try:
-            return nursery.take()
-        except OSError:
-            if last:
-                raise
-            _forget(nursery)
-    raise AssertionError
+    return prepare().take()
+
+
+def forget_dead() -> bool:
+    """Have what was killed replaced next time; whether it was. What lives is left alone."""
+    nursery = _nursery
+    if nursery is None or nursery.is_alive():
+        return False
+    _forget(nursery)
+    return True
 
 
 def renew() -> None:

@@ -157,6 +157,10 @@ def _command(call: CallRun, asked: str | None, timeout: float, ended: CommandEnd
         meta["risks"] = ended.risks
     if ended.evidence:
         meta["evidence"] = ended.evidence
+    if ended.refused:
+        meta["refused"] = ended.refused
+    if ended.hint:
+        meta["hint"] = ended.hint
     if ended.status == "exited" and ended.exit_code == 0 and asked is None:
         return Outcome.success(output, content=[_text(_shown(ended))], meta=meta)
     code, words = _command_error(call, asked, timeout, ended)
@@ -176,9 +180,11 @@ def _command_error(
             )
         case "denied":
             return Code.SANDBOX_DENIED, (
-                f"The sandbox ({ended.backend}, {call.mode}) refused what the command did: "
-                f"{ended.evidence or ended.message}"
+                f"The command failed with exit status {ended.exit_code}, and the sandbox "
+                f"({ended.backend}, {call.mode}) refused {ended.evidence or ended.message}."
             )
+        case "lost":  # F5
+            return Code.TOOL_OUTCOME_UNKNOWN, f"{ended.message}. {advice(call)}"
         case "sandbox-failed":
             return Code.SANDBOX_UNAVAILABLE, f"The command did not run: {ended.message}"
         case "not-found" | "not-executable":

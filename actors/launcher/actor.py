@@ -5,11 +5,13 @@ Parent-death signals follow the thread that started a process, so it must be tha
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable
 from pathlib import Path
 
 from interlock.backends.paths import default_root
+from interlock.sandbox import standby
 from interlock.sandbox.audit import Snapshot, compare, snapshot
 from interlock.sandbox.errors import SandboxUnavailable
 from interlock.sandbox.policy import Mode, Policy, PolicyError
@@ -51,7 +53,13 @@ class LauncherActor(Owner):
     """Owns confined commands; see :class:`~interlock.actors.launcher.core.LauncherCore`."""
 
     def make_core(self) -> Core:
+        with contextlib.suppress(OSError):
+            standby.prepare()  # so that the first command starts as quickly as the others
         return LauncherCore(self, self, self.end)
+
+    def on_stop(self) -> None:
+        super().on_stop()
+        standby.close()  # S7: the guardian has ended what there was before we end
 
     def on_receive(self, message: object) -> None:
         if isinstance(message, _Call):
@@ -169,6 +177,8 @@ def _ended(launch: Launch, outcome: Outcome, risks: list[str]) -> CommandEnded:
         evidence=outcome.evidence,
         message=outcome.message,
         risks=risks,
+        refused=list(outcome.refused),
+        hint=outcome.hint,
     )
 
 

@@ -12,8 +12,8 @@ import sys
 
 from .kernel import (
     PR_CAP_AMBIENT,
-    PR_CAPBSET_READ,
     PR_CAPBSET_DROP,
+    PR_CAPBSET_READ,
     PR_SET_NO_NEW_PRIVS,
     SetupError,
     call,
@@ -24,11 +24,11 @@ from .kernel import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable
 
     from .kernel import Spec
 
-    Begin = Callable[[bytes, Sequence[bytes], Mapping[bytes, bytes]], int | None]
+    Begin = Callable[[bytes, list[bytes], dict[bytes, bytes]], int | None]
 
 CLONE_NEWNS, CLONE_NEWUSER = 0x00020000, 0x10000000
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 1, 2, 4, 8
@@ -83,7 +83,7 @@ def restrict_files(rules: Spec, *, rehearsal: bool = False) -> None:
         return
     no_new_privileges()
     if rules["files"]:
-        # Not below a runner that makes namespaces: no files are ruled there, and it needs its rights.
+        # Not below a runner that makes namespaces: it needs its rights, and files are not ruled.
         drop_capabilities()
     syscall(
         "landlock_restrict_self",
@@ -222,9 +222,7 @@ def rehearse() -> None:
     A forked process copies each page that it writes to, and Python writes to what it only reads.
     """
     version = ctypes.c_uint32(1)
-    abi = libc.syscall(
-        ctypes.c_long(SYS_LANDLOCK_CREATE), None, ctypes.c_size_t(0), version
-    )
+    abi = libc.syscall(ctypes.c_long(SYS_LANDLOCK_CREATE), None, ctypes.c_size_t(0), version)
     rules = {"abi": abi, "files": (1 << 13) - 1, "network": 0, "scopes": 0}
     if abi > 0:
         try:

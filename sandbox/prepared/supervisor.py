@@ -2,13 +2,14 @@
 
 Two processes. The *supervisor* adopts orphans (subreaper), waits, ends whatever is left and writes
 the status records; it is not confined, and the command cannot reach it. Its child confines itself,
-starts the command, which so is confined too, and leaves it to the supervisor.
+starts the command, which so is confined too, and leaves it to the supervisor; or it becomes the
+runner that builds the sandbox.
 
 Status records, one JSON object a line: ``{"child-pid": N}`` when the child exists,
-``{"started": true}`` when it has started the command, ``{"refused": …}`` for what the sandbox
-refused, then one of ``{"exit-code": N, "signal": S}``, ``{"exec-error": ERRNO}``,
-``{"failed": "why"}``, and at last ``{"over": true}``: nothing is left of it. Of a runner that writes
-records of its own the supervisor tells ``{"runner": STATUS}`` instead of an exit code.
+``{"started": true}`` when it has started the command, ``{"refused": …}`` for what was refused, then
+one of ``{"exit-code": N, "signal": S}``, ``{"exec-error": ERRNO}``, ``{"failed": "why"}``, and at
+last ``{"over": true}``: nothing is left of it. Of a runner that writes records of its own the
+supervisor tells ``{"runner": STATUS}`` instead of an exit code.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import select
 import signal
 
 from . import tree
-from .confining import confine, spawn
+from .confining import confine, execute, spawn
 from .kernel import (
     LINUX,
     PR_SET_CHILD_SUBREAPER,
@@ -74,6 +75,8 @@ def command(spec: Spec, parent: int, told: _socket.socket) -> None:
         send(told, b"failed " + str(error).encode()[:3000])
         os._exit(SETUP_FAILED)
     try:
+        if spec["runner"]:
+            execute(spec["argv"], spec["env"])  # it ends with its parent, which must not be us
         send(told, b"pid %d" % spawn(spec["argv"], spec["env"]))
         os._exit(0)
     except OSError as error:
@@ -174,8 +177,8 @@ class Supervisor:
                 ready = True
             else:
                 self.outcome.close()
-                if word == "pid":
-                    self.command = int(detail)
+                if word == "pid" or (spec["runner"] and ready and not word):
+                    self.command = int(detail or self.child)
                     return ""
                 gone = "lost" if ready else "failed its process died before it was confined"
                 return message.decode(errors="replace") or gone

@@ -258,7 +258,9 @@ class Place:
         self.path = directory if not name else f"{directory.rstrip('/')}/{name}"
         self.read_only = bool(os.fstatvfs(parent).f_flag & _READ_ONLY_MOUNT)
         try:
-            there = os.stat(name, dir_fd=parent, follow_symlinks=False) if name else os.fstat(parent)
+            there = (
+                os.stat(name, dir_fd=parent, follow_symlinks=False) if name else os.fstat(parent)
+            )
             self.kind: int | None = there.st_mode & _KIND
         except OSError:
             self.kind = None

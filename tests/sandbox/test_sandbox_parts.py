@@ -15,7 +15,7 @@ from interlock.sandbox.denial import evidence
 from interlock.sandbox.gaps import GAPS
 from interlock.sandbox.landlock import around, files_handled, grants, pins, present
 from interlock.sandbox.output import Collector
-from interlock.sandbox.policy import PROPERTIES
+from interlock.sandbox.policy import PROPERTIES, PROTECTED
 from interlock.sandbox.protected import protection
 from interlock.sandbox.rlimits import rlimits
 from interlock.sandbox.status import read_status
@@ -163,7 +163,7 @@ def test_S2_protection_of_git(place):
         (ws / name).mkdir(parents=True)
     for name in (".git/config", ".git/modules/deep/er/config", ".git/modules/deep/er/HEAD"):
         (ws / name).write_text("")
-    found = protection(ws)
+    found = protection(ws, PROTECTED)
     names = {str(p.relative_to(ws)) for p in found.readonly}
     assert {".git/hooks", ".git/config", ".git/modules/deep/er/hooks", ".agent"} <= names
     assert ws / ".git" in found.pinned
@@ -174,14 +174,14 @@ def test_S2_protection_of_git(place):
 def test_S2_protected_links_are_a_gap(place):
     (place.workspace / "real/hooks").mkdir(parents=True)
     (place.workspace / ".git").symlink_to("real")
-    found = protection(place.workspace)
+    found = protection(place.workspace, PROTECTED)
     assert place.workspace / ".git" in found.loose
     assert place.workspace / "real/hooks" in found.readonly
 
 
 def test_S2_a_gitfile_is_read_only(place):
     (place.workspace / ".git").write_text("gitdir: /elsewhere\n")
-    assert protection(place.workspace).readonly == (place.workspace / ".git",)
+    assert protection(place.workspace, PROTECTED).readonly == (place.workspace / ".git",)
 
 
 def test_S2_limits_become_rlimits():
@@ -258,17 +258,22 @@ def test_S2_an_audit_that_gives_up_says_so(place):
 
 
 def test_S2_the_launcher_needs_nothing_but_the_standard_library():
-    script = Path(launcher.__file__).with_name("landlock_exec.py")
-    code = "exec(compile(open(%r).read(), 'x', 'exec'), {'__name__': 'x'})"
-    done = subprocess.run(
-        [launcher.interpreter(), "-I", "-S", "-E", "-X", "importtime", "-c", code % str(script)],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    errand = launcher.Errand(argv=["/bin/true"], env={}, cwd="/")
+    argv, fds = launcher.start(errand, status=-1, alive=-1, supervise=False)
+    try:
+        done = subprocess.run(
+            [argv[0], "-X", "importtime", *argv[1:]],
+            pass_fds=fds,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    finally:
+        for fd in fds:
+            os.close(fd)
     loaded = {line.rsplit("|", 1)[-1].strip() for line in done.stderr.splitlines()}
     assert "ctypes" in loaded
-    assert not loaded & {"typing", "re", "json", "subprocess", "dataclasses", "interlock"}
+    assert not loaded & {"typing", "re", "json", "socket", "subprocess", "dataclasses", "enum"}
 
 
 def test_S3_importing_the_package_stays_lean():

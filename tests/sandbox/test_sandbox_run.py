@@ -8,7 +8,6 @@ import subprocess
 import sys
 import threading
 import time
-import uuid
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -16,29 +15,7 @@ import pytest
 from interlock.sandbox import CancelToken, Confined, Mode, Policy, confine, run
 from interlock.sandbox.watch import watch
 
-
-def alive(tag: str) -> list[int]:
-    """Processes that carry ``tag`` in their arguments."""
-    found = []
-    for entry in os.listdir("/proc"):
-        with contextlib.suppress(OSError, ValueError):
-            if tag.encode() in Path(f"/proc/{int(entry)}/cmdline").read_bytes():
-                found.append(int(entry))
-    return found
-
-
-@pytest.fixture
-def tag():
-    made = f"tag-{uuid.uuid4().hex}"
-    yield made
-    for pid in alive(made):
-        os.kill(pid, signal.SIGKILL)
-
-
-#: A grandchild in a session of its own that ignores every polite signal and keeps the pipe.
-STUBBORN = """
-(trap '' TERM HUP INT; setsid sh -c 'trap "" TERM HUP INT; while :; do sleep 1; : {tag}; done' &)
-"""
+from .processes import STUBBORN, alive
 
 
 def test_S5_a_commands_own_status(confined):
