@@ -32,6 +32,7 @@ LEAST_ABI = 3
 
 _READ = EXECUTE | READ_FILE | READ_DIR
 _DEVICE = WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV
+_DEV = Path("/dev")
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "ptmx")
 
 
@@ -110,12 +111,25 @@ def grants(policy: Policy, scratch: str, hidden: Sequence[Path]) -> list[tuple[s
     if hidden:
         # Listing stays: without it nothing works above a hidden path. Names show, contents do not.
         rules.append(("/", READ_DIR, True))
-    rules += [(str(p), _READ, not hidden) for p in around(Path("/"), hidden)]
+    rules += [(path, _READ, not hidden) for path in _around_all(hidden)]
     rules += [(f"/dev/{name}", _DEVICE, False) for name in _DEVICES]
     rules += [("/dev/pts", everything, False), (scratch, everything, True)]
     for root in policy.roots:
         rules += [(str(p), everything, p == root) for p in around(root, hidden)]
     return rules
+
+
+def _around_all(hidden: Sequence[Path]) -> Iterable[str]:
+    """`around` for the whole machine."""
+    if list(hidden) == [_DEV]:
+        return _around_devices(os.stat("/").st_ctime_ns)
+    return map(str, around(Path("/"), hidden))
+
+
+@functools.lru_cache(maxsize=1)
+def _around_devices(_changed: int) -> tuple[str, ...]:
+    """The same where only devices are closed: until the root directory changes."""
+    return tuple(map(str, around(Path("/"), [_DEV])))
 
 
 def gaps(policy: Policy, features: Features) -> frozenset[str]:
@@ -155,10 +169,10 @@ def enforcement(policy: Policy) -> Enforcement:
 
 def build(policy: Policy, argv: Sequence[str], features: Features) -> Confined:
     """Make ``argv`` ready to run under Landlock. Raises OSError where descriptors run out."""
-    scratch = tempfile.mkdtemp(prefix="interlock-")
+    scratch = os.path.realpath(tempfile.mkdtemp(prefix="interlock-"))
     hidden = present(policy.hidden)
     level = min(features.abi, _TRIED_ABI)
-    granted = grants(policy, scratch, () if features.masks else hidden)
+    granted = grants(policy, scratch, _closed(features, hidden))
     rules = {
         "abi": level,
         "files": files_handled(level),
@@ -195,6 +209,13 @@ def build(policy: Policy, argv: Sequence[str], features: Features) -> Confined:
     )
     confined.own(status, status_end)
     return confined
+
+
+def _closed(features: Features, hidden: Sequence[Path]) -> list[Path]:
+    """What no rule may open, not even for reading."""
+    # S6: on a disk's device root could read what is hidden in its file system.
+    devices = [_DEV] if os.geteuid() == 0 else []
+    return devices if features.masks else [*devices, *hidden]
 
 
 def present(hidden: Iterable[Path]) -> list[Path]:
@@ -235,6 +256,7 @@ def _wanted(policy: Policy, *, asks: bool) -> seccomp.Filter:
         unix=not _refuses_sockets(policy),
         metadata=policy.mode is not Mode.READ_ONLY,
         ipc=False,
+        others=False,
         asks=asks,
     )
 
@@ -249,6 +271,6 @@ def _witness(policy: Policy, granted: Sequence[tuple[str, int, bool]]) -> dict[s
         "calls": seccomp.names(),
         "always": seccomp.refused_always(_wanted(policy, asks=True)),
         "runner": None,
-        "writable": [os.path.realpath(path) for path, rights, _ in granted if rights & WRITE_FILE],
+        "writable": [path for path, rights, _ in granted if rights & WRITE_FILE],
         "network": True,
     }

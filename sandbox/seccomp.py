@@ -67,6 +67,7 @@ class Filter:
     unix: allow AF_UNIX sockets (socket pairs are always allowed).
     metadata: allow chmod, chown, times and extended attributes.
     ipc: allow System V and POSIX message IPC.
+    others: allow changes to other processes' limits, priorities and processors.
     asks: ask a witness before changes to files (and before the network where ``internet`` is off)
         instead of leaving them to the sandbox alone, and about what is refused of those anyway.
     """
@@ -75,6 +76,7 @@ class Filter:
     unix: bool = True
     metadata: bool = True
     ipc: bool = True
+    others: bool = True
     asks: bool = False
 
 
@@ -109,6 +111,8 @@ def assemble(wanted: Filter, machine: str | None = None) -> bytes:
             program += [_op(_JEQ, numbers[name], 0, 1), _op(_RET, _ERRNO | errno.EPERM)]
     if wanted.asks:
         program += _questions(numbers, attributes=not wanted.metadata, network=False)
+    if not wanted.others:
+        program += _own_process_only(numbers)
     for name, mask in (("clone", _CLONE_NEW), ("unshare", _UNSHARE_NEW)):
         program += _when(numbers[name], 0, [_op(_JSET, mask, 0, 1), _refuse()])
     controls = _TERMINAL_INJECTION + (() if wanted.metadata else _FILE_FLAGS)
@@ -118,6 +122,20 @@ def assemble(wanted: Filter, machine: str | None = None) -> bytes:
     program += _when(numbers["socket"], 0, _only(_families(wanted), wanted))
     program.append(_op(_RET, _ALLOW))
     return b"".join(program)
+
+
+def _own_process_only(numbers: Mapping[str, int]) -> list[bytes]:
+    """Refuse what the kernel lets one do to any process of the same user: the caller itself is 0."""
+    program: list[bytes] = []
+    for name in ("sched_setaffinity", "sched_setscheduler", "sched_setparam", "sched_setattr"):
+        program += _when(numbers[name], 0, [_op(_JEQ, 0, 1, 0), _refuse()])
+    for name, whole_user in (("setpriority", 2), ("ioprio_set", 3)):
+        who = [_op(_LD_W_ABS, _ARG0 + 8), _op(_JEQ, 0, 1, 0), _refuse()]
+        program += _when(numbers[name], 0, [_op(_JEQ, whole_user, 0, 1), _refuse(), *who])
+    new_limit = [_op(_LD_W_ABS, _ARG0 + 16), _op(_JEQ, 0, 0, 2)]
+    new_limit += [_op(_LD_W_ABS, _ARG0 + 20), _op(_JEQ, 0, 1, 0), _refuse()]
+    whose = [_op(_JEQ, 0, len(new_limit), 0)]
+    return program + _when(numbers["prlimit64"], 0, [*whose, *new_limit])
 
 
 def _families(wanted: Filter) -> list[int]:

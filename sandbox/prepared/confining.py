@@ -7,6 +7,7 @@ seccomp, exec.
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import sys
 
@@ -58,6 +59,7 @@ def restrict_files(rules: Spec, *, rehearsal: bool = False) -> None:
         ctypes.c_size_t(size),
         ctypes.c_uint32(0),
     )
+    number = ctypes.c_long(SYS_LANDLOCK_ADD)
     for path, rights, required in rules["grants"]:
         try:
             fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
@@ -65,18 +67,14 @@ def restrict_files(rules: Spec, *, rehearsal: bool = False) -> None:
             if required:
                 raise SetupError(f"{path}: {error.strerror}") from None
             continue
-        directory = os.fstat(fd).st_mode & 0o170000 == 0o040000
-        granted = rights & rules["files"] & (~0 if directory else FILE_RIGHTS)
-        beneath = granted.to_bytes(8, sys.byteorder) + fd.to_bytes(4, sys.byteorder)
-        if granted:
-            syscall(
-                f"landlock_add_rule {path}",
-                SYS_LANDLOCK_ADD,
-                ctypes.c_int(ruleset),
-                ctypes.c_int(1),
-                ctypes.c_char_p(beneath),
-                ctypes.c_uint32(0),
-            )
+        granted = rights & rules["files"]
+        for some in (granted, granted & FILE_RIGHTS):  # a file takes fewer than a directory
+            beneath = some.to_bytes(8, sys.byteorder) + fd.to_bytes(4, sys.byteorder)
+            if not some or libc.syscall(number, ruleset, 1, beneath, 0) == 0:
+                break
+            problem = ctypes.get_errno()
+            if problem != errno.EINVAL or some != granted:
+                raise SetupError(f"landlock_add_rule {path}: {os.strerror(problem)}")
         os.close(fd)
     if rehearsal:
         os.close(ruleset)
@@ -104,7 +102,7 @@ def drop_capabilities() -> None:
     Needed also below Landlock: with capabilities, memory of host processes is readable.
     """
     for capability in range(64):
-        if libc.prctl(PR_CAPBSET_DROP, ctypes.c_ulong(capability), 0, 0, 0) < 0:
+        if libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) < 0:
             break
     libc.prctl(PR_CAP_AMBIENT, ctypes.c_ulong(4), 0, 0, 0)
     header = (ctypes.c_uint32 * 2)(0x20080522, 0)
