@@ -10,7 +10,7 @@ from . import landlock, launcher, seccomp
 from .confined import Confined, trusted
 from .policy import Policy, base_environment, inside, kind
 from .protected import Protection, protection
-from .rlimits import rlimits
+from .rlimits import NAMESPACE_OWN, rlimits, tasks
 from .sealed import sealed
 
 #: Sizes of the private /tmp and /dev/shm, bytes. They are memory.
@@ -160,6 +160,7 @@ def build(policy: Policy, argv: Sequence[str], rung: Rung, program: str) -> Conf
             # Abstract sockets live in the network that it shares here: a scope goes below it.
             landlock=landlock.scope_layer() if shared else None,
             witness=_witness(policy, rung, program),
+            tasks=tasks(policy.limits, NAMESPACE_OWN),
             keep=tuple(fds),
         ),
         status=status,

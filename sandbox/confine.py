@@ -8,7 +8,7 @@ from .confined import Confined
 from .errors import SandboxUnavailable
 from .policy import PROPERTIES, Mode, Policy, PolicyError, base_environment
 from .probe import Finding, find, platform_backends
-from .rlimits import rlimits
+from .rlimits import rlimits, tasks
 
 
 def confine(
@@ -68,6 +68,7 @@ def supervised(confined: Confined) -> Confined:
         env=confined.env,
         cwd=str(policy.start),
         limits=rlimits(policy.limits, namespace=False),
+        tasks=tasks(policy.limits, 1),
     )
     confined.env, confined.cwd = base_environment(None), "/"
     confined.status, confined.status_end = os.pipe()

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 
-from . import launcher
+from . import cgroup, launcher
 from .launcher import Errand
 from .policy import Policy
 
@@ -34,7 +34,7 @@ class Confined:
     gate: a descriptor that must be written to before the command starts, or None; it exists where
         limits have to be set from outside first.
     limits: (resource, soft, hard) triples to be set before the gate opens.
-    scratch: a private temporary directory to remove afterwards.
+    scratch, group: a private temporary directory and a control group to remove afterwards.
     """
 
     env: dict[str, str]
@@ -51,6 +51,7 @@ class Confined:
     gate: int | None = None
     limits: tuple[tuple[int, int, int], ...] = ()
     scratch: str | None = None
+    group: str | None = None
     _started_by: tuple[list[str], tuple[int, ...]] | None = None
     _fds: list[int] = field(default_factory=list, repr=False)
 
@@ -73,19 +74,21 @@ class Confined:
         errand = self.errand
         if errand is None:
             return list(self.command), ()
+        # Nobody would answer the filter's questions, or not before the command is there.
+        alone = replace(errand, witness=None)
+        if errand.tasks is not None and self.group is None:
+            self.group = cgroup.make()
         if errand.runner:
             argv, fds = list(errand.argv), tuple(errand.keep)
-            if errand.landlock is not None:
-                # Nobody would answer the filter's questions: a lone runner goes without it.
-                alone = replace(errand, witness=None)
-                argv, new = launcher.start(alone, status=-1, alive=-1, supervise=False)
+            if errand.landlock is not None or self.group is not None:
+                argv, new = launcher.start(
+                    alone, status=-1, alive=-1, group=self.group, supervise=False
+                )
                 self.own(*new)
                 fds += new
             return argv, fds
         alive_end, self.alive = os.pipe()
-        argv, new = launcher.start(
-            replace(errand, witness=None), status=self.status_end, alive=alive_end
-        )
+        argv, new = launcher.start(alone, status=self.status_end, alive=alive_end, group=self.group)
         self.own(*new, alive_end, self.alive)
         return argv, (*new, self.status_end, alive_end, *errand.keep)
 
@@ -119,6 +122,9 @@ class Confined:
         if self.scratch is not None:
             shutil.rmtree(self.scratch, ignore_errors=True)
             self.scratch = None
+        if self.group is not None:
+            cgroup.remove(self.group)
+            self.group = None
 
     def own(self, *fds: int) -> None:
         """Take over descriptors that `close` gives back."""

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from . import launcher, seccomp
+from . import cgroup, launcher, seccomp
 from .confined import Confined, Enforcement
 from .policy import Mode, Policy, base_environment, inside, kind
-from .rlimits import rlimits
+from .rlimits import rlimits, tasks
 
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 MAKE_CHAR, MAKE_BLOCK = 1 << 6, 1 << 11
@@ -32,6 +32,8 @@ LEAST_ABI = 3
 
 _READ = EXECUTE | READ_FILE | READ_DIR
 _DEVICE = WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV
+#: The launcher's own process in the command's control group, until the command is there.
+_OWN_TASKS = 1
 _DEV = Path("/dev")
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "ptmx")
 
@@ -158,7 +160,9 @@ def root_gaps(policy: Policy) -> set[str]:
     """What no backend can hold for uid 0."""
     if os.geteuid() != 0:
         return set()
-    return {"running-as-root"} | ({"process-limit"} if policy.limits.processes else set())
+    counted = cgroup.place() is not None
+    limited = policy.limits.processes is not None
+    return {"running-as-root"} | ({"process-limit"} if limited and not counted else set())
 
 
 def enforcement(policy: Policy) -> Enforcement:
@@ -192,6 +196,7 @@ def build(policy: Policy, argv: Sequence[str], features: Features) -> Confined:
         hidden=masks,
         pinned=[str(p) for p in pins(policy, hidden)] if masks else [],
         limits=rlimits(policy.limits, namespace=False),
+        tasks=tasks(policy.limits, _OWN_TASKS),
         scratch=scratch,
     )
     confined = Confined(

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from . import cgroup
 from .policy import Policy, inside
 from .sealed import sealed
 
@@ -49,6 +50,8 @@ class Errand:
         place of ``seccomp`` where the kernel can, and then not both.
     hidden: (path, is a directory) pairs to cover in a mount namespace of the command's own.
     pinned: directories to make immovable there, outermost first.
+    tasks: how many processes and threads there may be at once, the launcher's own included, where a
+        control group can count them; None leaves them alone.
     scratch: a private temporary directory to delete afterwards.
     keep: descriptors that the command is to have, by number.
     """
@@ -63,6 +66,7 @@ class Errand:
     hidden: Sequence[tuple[str, bool]] = ()
     pinned: Sequence[str] = ()
     limits: Sequence[tuple[int, int, int]] = ()
+    tasks: int | None = None
     scratch: str | None = None
     keep: Sequence[int] = ()
 
@@ -81,6 +85,8 @@ class Errand:
             "hidden": list(self.hidden),
             "pinned": list(self.pinned),
             "limits": list(self.limits),
+            "tasks": self.tasks,
+            "group": None,
             "scratch": self.scratch,
             "keep": list(self.keep),
             "umask": umask,
@@ -99,20 +105,24 @@ def is_writable(policy: Policy) -> bool:
 
 
 def start(
-    errand: Errand, *, status: int, alive: int, supervise: bool = True
+    errand: Errand, *, status: int, alive: int, group: str | None = None, supervise: bool = True
 ) -> tuple[list[str], tuple[int, ...]]:
     """The argv of a process that runs ``errand`` once, and the new descriptors that it needs.
 
-    status: where records go. alive: its end ends the command. supervise: stay as the command's
-    supervisor; otherwise become the command (for a runner that supervises itself).
+    status: where records go. alive: its end ends the command. group: the control group to count
+    processes in. supervise: stay as the command's supervisor; otherwise become the command (for a
+    runner that supervises itself).
     """
-    told = errand.described(status=status, alive=alive, supervise=supervise, host=os.getpid())
+    told = errand.described(
+        status=status, alive=alive, group=group, supervise=supervise, host=os.getpid()
+    )
     return _argv(told)
 
 
 def start_guardian(control: int) -> tuple[list[str], tuple[int, ...]]:
     """The argv of the guardian, and the new descriptors that it needs besides ``control``."""
-    return _argv(marshal.dumps({"control": control, "host": os.getpid()}, 2))
+    told = {"control": control, "host": os.getpid(), "groups": cgroup.place()}
+    return _argv(marshal.dumps(told, 2))
 
 
 def _argv(told: bytes) -> tuple[list[str], tuple[int, ...]]:

@@ -5,11 +5,12 @@ import math
 import os
 import sys
 
+from . import cgroup
 from .policy import Limits
 
 #: Processes that bubblewrap itself needs in the sandbox's user namespace: its init and a spare one
 #: while it starts.
-_NAMESPACE_OWN = 2
+NAMESPACE_OWN = 2
 
 
 def rlimits(limits: Limits, *, namespace: bool) -> tuple[tuple[int, int, int], ...]:
@@ -34,10 +35,20 @@ def rlimits(limits: Limits, *, namespace: bool) -> tuple[tuple[int, int, int], .
     if limits.open_files is not None:
         wanted.append((resource.RLIMIT_NOFILE, limits.open_files, limits.open_files))
     if limits.processes is not None:
-        running = _NAMESPACE_OWN if namespace else tasks_of(os.getuid()) + 1
+        running = NAMESPACE_OWN if namespace else tasks_of(os.getuid()) + 1
         most = limits.processes + running
         wanted.append((resource.RLIMIT_NPROC, most, most))
     return tuple(wanted)
+
+
+def tasks(limits: Limits, own: int) -> int | None:
+    """How many tasks a control group is to let there be, where the kernel counts none for root.
+
+    own: those of the launcher and its runner that are in the group too.
+    """
+    if limits.processes is None or cgroup.place() is None:
+        return None
+    return limits.processes + own
 
 
 def tasks_of(uid: int) -> int:

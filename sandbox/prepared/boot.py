@@ -23,7 +23,7 @@ def main() -> None:
         # The bytes come from the parent, by a descriptor that nobody else holds.
         spec: Spec = marshal.loads(file.read())  # noqa: S302 our own parent wrote them
     if "control" in spec:
-        os._exit(guard(spec["control"], spec["host"]))
+        os._exit(guard(spec["control"], spec["host"], spec["groups"]))
     if not spec["supervise"]:
         confine(spec)
         execute(spec["argv"], spec["env"])

@@ -184,6 +184,17 @@ def mask(hidden: list[tuple[str, bool]], pinned: list[str], scratch: str | None)
         mount("temporary directory", "tmpfs", scratch, "tmpfs", MS_NOSUID | MS_NODEV, SCRATCH)
 
 
+def limit_tasks(group: str | None, tasks: int | None) -> None:
+    """Enter a control group that counts this process's descendants, and limit them."""
+    if group is None:
+        raise SetupError("the number of processes cannot be limited: there is no control group")
+    most = b"max" if tasks is None else b"%d" % tasks
+    for name, text in (("pids.max", most), ("cgroup.procs", b"0")):
+        fd = os.open(f"{group}/{name}", os.O_WRONLY | os.O_CLOEXEC)
+        os.write(fd, text)
+        os.close(fd)
+
+
 def set_limits(limits: list[tuple[int, int, int]]) -> None:
     import resource
 
@@ -198,6 +209,8 @@ def confine(spec: Spec) -> int | None:
 
     Returns the descriptor by which the filter asks, where it was wanted and could be had.
     """
+    if spec["tasks"] is not None:
+        limit_tasks(spec["group"], spec["tasks"])
     set_limits(spec["limits"])
     if spec["hidden"]:
         mask(spec["hidden"], spec["pinned"], spec["scratch"])

@@ -23,7 +23,7 @@ import signal
 import time
 
 from . import tree
-from .confining import rehearse
+from .confining import limit_tasks, rehearse
 from .kernel import (
     PR_SET_CHILD_SUBREAPER,
     PR_SET_PDEATHSIG,
@@ -42,8 +42,11 @@ if TYPE_CHECKING:
 ORDERLY = 3.0
 
 
-def guard(control: int, host: int) -> int:
-    """Be the guardian of a nursery until that or the host has ended; returns an exit status."""
+def guard(control: int, host: int, groups: str | None) -> int:
+    """Be the guardian of a nursery until that or the host has ended; returns an exit status.
+
+    groups: where control groups can be made, or None.
+    """
     wake, end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(end, warn_on_full_buffer=False)
     for number in (signal.SIGCHLD, signal.SIGUSR2):
@@ -53,10 +56,13 @@ def guard(control: int, host: int) -> int:
     prctl("subreaper", PR_SET_CHILD_SUBREAPER, 1)
     prctl("pdeathsig", PR_SET_PDEATHSIG, signal.SIGUSR2)
     me = os.getpid()
+    if groups is not None:
+        groups = f"{groups}/interlock-{me}"
+        os.mkdir(groups)
     nursery = os.fork()
     if nursery == 0:
         signal.set_wakeup_fd(-1)
-        os._exit(tend(_socket.socket(fileno=control), me))
+        os._exit(tend(_socket.socket(fileno=control), me, groups))
     os.close(control)
     while os.getppid() == host:
         adopted = [pid for pid in tree.children_of(me) if pid != nursery]
@@ -78,10 +84,12 @@ def guard(control: int, host: int) -> int:
         if select.select([wake], [], [], limit - time.monotonic())[0]:
             os.read(wake, 512)
     tree.end_all()
+    if groups is not None:
+        tree.remove_groups(groups)
     return 0
 
 
-def tend(control: _socket.socket, guardian: int) -> int:
+def tend(control: _socket.socket, guardian: int, groups: str | None) -> int:
     """Be the nursery: make pairs as they are asked for, until the host has closed its end."""
     prctl("pdeathsig", PR_SET_PDEATHSIG, signal.SIGKILL)
     wake, end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -104,11 +112,11 @@ def tend(control: _socket.socket, guardian: int) -> int:
             if not asked:
                 return 0
             for _ in asked:
-                _make(control, (wake, end))
+                _make(control, (wake, end), groups)
     return 0
 
 
-def _make(control: _socket.socket, signals: tuple[int, int]) -> None:
+def _make(control: _socket.socket, signals: tuple[int, int], groups: str | None) -> None:
     """Fork a supervisor and tell the host how to reach it and its child."""
     to_supervisor, supervisor_end = pair()
     to_child, child_end = pair()
@@ -121,7 +129,8 @@ def _make(control: _socket.socket, signals: tuple[int, int]) -> None:
             signal.set_wakeup_fd(-1)
             for fd in signals:
                 os.close(fd)
-            _wait_supervising(me, supervisor_end, child_end)
+            group = f"{groups}/{os.getpid()}" if groups is not None else None
+            _wait_supervising(me, supervisor_end, child_end, group)
         finally:
             os._exit(SETUP_FAILED)
     supervisor_end.close()
@@ -151,13 +160,21 @@ def _bury(guardian: int) -> None:
             os.kill(guardian, signal.SIGUSR2)
 
 
-def _wait_supervising(nursery: int, mine: _socket.socket, childs: _socket.socket) -> None:
-    """Be a supervisor in waiting, then one at work. Does not return."""
+def _wait_supervising(
+    nursery: int, mine: _socket.socket, childs: _socket.socket, group: str | None
+) -> None:
+    """Be a supervisor in waiting, then one at work. Does not return.
+
+    group: the control group to make for the child, which enters it now: that can take long.
+    """
     supervisor = Supervisor(nursery)
+    if group is not None:
+        os.mkdir(group)
+        supervisor.group = group
 
     def child(parent: int, told: _socket.socket) -> None:
         mine.close()
-        _wait_becoming(parent, childs, told)
+        _wait_becoming(parent, childs, told, group)
 
     if not supervisor.start(child):
         os._exit(SETUP_FAILED)
@@ -174,26 +191,29 @@ def _wait_supervising(nursery: int, mine: _socket.socket, childs: _socket.socket
                 continue
             _, fds = receive(mine)
             if len(fds) != 2:  # the host is gone, or has no use for us
-                tree.end_all(group=supervisor.child)
-                os._exit(0)
+                supervisor.give_up()
             spec = described(fds[0])
             os._exit(supervisor.run(spec, status=fds[1], alive=mine.fileno()))
-    tree.end_all(group=supervisor.child)
-    os._exit(0)
+    supervisor.give_up()
 
 
-def _wait_becoming(parent: int, mine: _socket.socket, told: _socket.socket) -> None:
-    """Be a child in waiting, then become the command. Does not return."""
+def _wait_becoming(
+    parent: int, mine: _socket.socket, told: _socket.socket, group: str | None
+) -> None:
+    """Be a child in waiting, then start the command. Does not return."""
     signal.set_wakeup_fd(-1)
     prctl("pdeathsig", PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(SETUP_FAILED)
+    if group is not None:
+        limit_tasks(group, None)
     rehearse()
     rehearse_talk()
     _, fds = receive(mine)
     if len(fds) < 4:
         os._exit(0)
     spec = described(fds[0])
+    spec["group"] = group
     os.umask(spec["umask"])
     told = place(fds[1:], [0, 1, 2, *spec["keep"]], told)
     command(spec, parent, told)

@@ -108,6 +108,8 @@ class Supervisor:
         self.outcome: _socket.socket | None = None
         self.status = self.alive = -1
         self.witness: Witness | None = None
+        #: The control group that was made for the child, to be removed after it.
+        self.group: str | None = None
 
     def start(self, child: Callable[[int, _socket.socket], None]) -> bool:
         """Fork; ``child`` runs in the child and does not return. False where the host is gone."""
@@ -150,7 +152,19 @@ class Supervisor:
         if removal is not None and not removed:
             while not removal.go_on(_DELETE_AT_ONCE):
                 continue
+        self.remove_group()
         return code
+
+    def give_up(self) -> None:
+        """End without a command: there will be none. Does not return."""
+        tree.end_all(group=self.child)
+        self.remove_group()
+        os._exit(0)
+
+    def remove_group(self) -> None:
+        """Delete the child's control group, once nothing is in it."""
+        if self.group is not None:
+            tree.remove_groups(self.group)
 
     def rehearse(self) -> None:
         """Do ahead of time what takes long the first time in a new process, and changes nothing."""

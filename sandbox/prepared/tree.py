@@ -75,6 +75,17 @@ def children_of(pid: int) -> list[int]:
     return children
 
 
+def remove_groups(path: str) -> None:
+    """Delete a control group and those below it, as far as nothing runs in them."""
+    try:
+        for entry in os.scandir(path):
+            if entry.is_dir(follow_symlinks=False):
+                os.rmdir(entry.path)
+        os.rmdir(path)
+    except OSError:
+        return
+
+
 class Removal:
     """Deletes a directory tree. Everything that could change it meanwhile has been ended."""
 
