@@ -69,6 +69,9 @@ def view(policy: Policy, rooted: Sequence[Protection]) -> list[str]:
     flags += ["--ro-bind", "/proc/sys", "/proc/sys"]
     for name in ("sysrq-trigger", "irq", "bus", "fs"):
         flags += ["--ro-bind-try", f"/proc/{name}", f"/proc/{name}"]
+    # S5: the first process is bubblewrap's own, and says how the command ended: its memory is shut.
+    for name in ("mem", "task/1/mem"):
+        flags += ["--ro-bind", "/dev/null", f"/proc/1/{name}"]
     flags += ["--size", str(TMP_BYTES), "--tmpfs", str(_TMP), "--tmpfs", str(_RUN)]
     if policy.network:
         # resolv.conf often is a link into here.

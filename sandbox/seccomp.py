@@ -125,7 +125,7 @@ def assemble(wanted: Filter, machine: str | None = None) -> bytes:
 
 
 def _own_process_only(numbers: Mapping[str, int]) -> list[bytes]:
-    """Refuse what the kernel lets one do to any process of the same user: the caller itself is 0."""
+    """Refuse what the kernel lets one do to any process of one's user; the caller itself is 0."""
     program: list[bytes] = []
     for name in ("sched_setaffinity", "sched_setscheduler", "sched_setparam", "sched_setattr"):
         program += _when(numbers[name], 0, [_op(_JEQ, 0, 1, 0), _refuse()])

@@ -62,6 +62,10 @@ def swapped(words: Sequence[str], new: Sequence[str]) -> Off:
     return flags(lambda argv: instead(argv, words, new))
 
 
+def shut(name: str) -> tuple[str, ...]:
+    return ("--ro-bind", "/dev/null", f"/proc/1/{name}")
+
+
 def attribute(target: object, name: str, value: Any) -> Off:
     return lambda: mock.patch.object(target, name, value)
 
@@ -131,7 +135,26 @@ def leaky_descriptors() -> AbstractContextManager[object]:
 
 
 def no_filter() -> AbstractContextManager[object]:
-    return mock.patch.object(seccomp, "supported", lambda *_: False)
+    return mock.patch.object(seccomp, "supported", return_value=False)
+
+
+@contextlib.contextmanager
+def nothing_always() -> Iterator[None]:
+    """Let the filter pass what it refuses to everybody."""
+    with mock.patch.object(seccomp, "_ALWAYS", ()):
+        seccomp.assemble.cache_clear()
+        yield
+    seccomp.assemble.cache_clear()
+
+
+@contextlib.contextmanager
+def no_rules() -> Iterator[None]:
+    """Leave files to everybody; the witness too, which would refuse in Landlock's place."""
+    with (
+        mock.patch.object(landlock, "files_handled", return_value=0),
+        mock.patch.object(landlock, "_witness", return_value=None),
+    ):
+        yield
 
 
 def filters(**changes: Any) -> Off:
@@ -139,12 +162,22 @@ def filters(**changes: Any) -> Off:
 
     def off() -> AbstractContextManager[object]:
         made = seccomp.Filter
-        return mock.patch.object(seccomp, "Filter", lambda **w: made(**(w | changes)))
+
+        def changed(**wanted: Any) -> seccomp.Filter:
+            return made(**(wanted | changes))
+
+        return mock.patch.object(seccomp, "Filter", changed)
 
     return off
 
 
 SWITCHES = (
+    Switch(
+        "closed memory of its first process",
+        ("bwrap",),
+        "runner-memory",
+        flags(lambda a: instead(instead(a, shut("mem"), ()), shut("task/1/mem"), ())),
+    ),
     Switch(
         "read-only root",
         ("bwrap",),
@@ -177,7 +210,7 @@ SWITCHES = (
         "private /tmp",
         ("bwrap",),
         "host-tmp",
-        swapped(("--tmpfs", "/tmp"), ("--bind", "/tmp", "/tmp")),
+        swapped(("--size", str(bwrap.TMP_BYTES), "--tmpfs", "/tmp"), ("--bind", "/tmp", "/tmp")),
     ),
     Switch(
         "private /run",
@@ -208,13 +241,8 @@ SWITCHES = (
         attribute(bwrap, "protection", lambda *_: Protection()),
     ),
     Switch("system call filter", BOTH, "kernel-surface", no_filter),
-    Switch("refused io_uring", BOTH, "io-uring", attribute(seccomp, "_ALWAYS", ())),
-    Switch(
-        "Landlock on files",
-        ("landlock",),
-        "abs-write",
-        attribute(landlock, "files_handled", lambda _: 0),
-    ),
+    Switch("refused system calls", BOTH, "keyring", nothing_always),
+    Switch("Landlock on files", ("landlock",), "abs-write", no_rules),
     Switch(
         "Landlock's scopes", ("landlock",), "kill-host", attribute(landlock, "scopes", lambda _: 0)
     ),
