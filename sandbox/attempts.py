@@ -1,8 +1,8 @@
 """What a sandbox is tried with: small attacks that harm nothing where they get through.
 
-Each is a few lines of Python that run confined. They may use ``out`` (a directory outside), ``host``
-(a process outside), ``ports`` and ``names``; one that ends without an exception, and leaves no false
-value in ``got``, got through. Where the host sees better than the attack, the host is asked.
+Each is a few lines of Python that run confined. They may use ``out`` (a directory outside),
+``host`` (a process outside), ``port``, ``tag`` and ``key``; one that ends without an exception, and
+leaves no false value in ``got``, got through. Where the host sees better, the host is asked.
 """
 
 from dataclasses import dataclass
@@ -119,7 +119,8 @@ ATTEMPTS = (
     Attempt(
         "udp",
         "send a datagram to this machine",
-        's = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.sendto(b"hi", ("127.0.0.1", port))',
+        "s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
+        's.sendto(b"hi", ("127.0.0.1", port))',
         "data can leave by datagrams",
         gap="network",
         seen=True,
@@ -170,7 +171,8 @@ ATTEMPTS = (
     Attempt(
         "capabilities",
         "keep a capability",
-        'got = int(dict(l.split(":", 1) for l in open("/proc/self/status") if ":" in l)["CapEff"], 16)',
+        'status = dict(l.split(":", 1) for l in open("/proc/self/status") if ":" in l)\n'
+        'got = int(status["CapEff"], 16)',
         "root's powers stay",
     ),
     Attempt(

@@ -131,7 +131,7 @@ def build(policy: Policy, argv: Sequence[str], rung: Rung, program: str) -> Conf
         fds.append(sealed("interlock-filter", _filter(policy, rung)))
         flags += ["--seccomp", str(fds[-1])]
     gate = None
-    if policy.limits:
+    if policy.limits.of_processes:
         # Limits are set on the sandbox's first process, before it may go on to start the command:
         # set any earlier, they would count what the user runs outside.
         gate_end, gate = os.pipe()

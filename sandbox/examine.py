@@ -82,9 +82,7 @@ def examine(cache: Path | None = None, *, anew: bool = False) -> list[Examinatio
 def judge(report: BackendReport, results: dict[str, bool]) -> Examination:
     """What follows from which attempts were refused (name to whether)."""
     rows = tuple(
-        Row(a.name, a.tries, results[a.name], a.means, a.gap)
-        for a in ATTEMPTS
-        if a.name in results
+        Row(a.name, a.tries, results[a.name], a.means, a.gap) for a in ATTEMPTS if a.name in results
     )
     through = [row for row in rows if not row.refused]
     broken = [row.tries for row in through if row.gap is None]

@@ -65,7 +65,11 @@ def wider(a: Mode, b: Mode) -> bool:
 
 @dataclass(frozen=True)
 class Limits:
-    """Brakes on one command, per process (rlimits). ``None`` leaves a resource alone.
+    """Brakes on one command. ``None`` leaves a resource alone.
+
+    Those on memory, files and processor time hold for each process (rlimits), those on disk for
+    all of the command: by how much free space on the workspace's file system shrinks while it
+    runs, whoever takes it, looked at ten times a second.
 
     Core dumps are always off: they would carry what the command read to the disk.
 
@@ -73,7 +77,8 @@ class Limits:
     memory_bytes: private memory of each process (``RLIMIT_DATA``; ``RLIMIT_AS`` breaks node and
     JVMs). processes: processes and threads on top of what the user runs already; void for uid 0.
     file_bytes: the largest file that a process may write, bytes. open_files: descriptors of each
-    process.
+    process. disk_bytes, disk_files: space and number of files taken on the disk; a command that
+    takes more is ended.
     """
 
     cpu_seconds: float | None = None
@@ -81,6 +86,8 @@ class Limits:
     processes: int | None = None
     file_bytes: int | None = None
     open_files: int | None = None
+    disk_bytes: int | None = None
+    disk_files: int | None = None
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
@@ -89,6 +96,11 @@ class Limits:
 
     def __bool__(self) -> bool:
         return any(value is not None for value in vars(self).values())
+
+    @property
+    def of_processes(self) -> bool:
+        """Whether the kernel is to be told of any of these when a process starts."""
+        return any(value for name, value in vars(self).items() if not name.startswith("disk_"))
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ Verdict = Literal[
     "denied",
     "timeout",
     "cancelled",
+    "exceeded",
     "lost",
     "not-found",
     "not-executable",
@@ -35,7 +36,8 @@ class Outcome:
     """How a command went (S5).
 
     status: ``exited`` by itself; ``signalled``: a signal ended it; ``denied``: it failed, and the
-        sandbox refused it something (``evidence``); ``timeout``, ``cancelled``: we ended it;
+        sandbox refused it something (``evidence``); ``timeout``, ``cancelled``, ``exceeded`` (a
+        limit on the disk): we ended it;
         ``lost``: it was started and what ran it was killed, so how it ended is not known;
         ``not-found``, ``not-executable``: the sandbox was up but there was nothing to start;
         ``sandbox-failed``: the sandbox itself broke and nothing ran.
@@ -119,7 +121,7 @@ def _outcome(ended: Ended, confined: Confined) -> Outcome:
     if status == "sandbox-failed":
         forget()
     code, number = _code(ended)
-    ran = status in ("exited", "denied", "signalled", "timeout", "cancelled")
+    ran = status in ("exited", "denied", "signalled", "timeout", "cancelled", "exceeded")
     return Outcome(
         status=status,
         exit_code=code if ran else None,
@@ -157,6 +159,8 @@ def _verdict(ended: Ended, confined: Confined) -> tuple[Verdict, str, str | None
         return "cancelled", f"{name} was cancelled and ended with everything it started", None
     if ended.end == "timeout":
         return "timeout", f"{name} took longer than allowed and was ended", None
+    if ended.end == "exceeded":
+        return "exceeded", f"{name} was ended with everything it started: {ended.error}", None
     if not ended.status.ran:
         if _was_lost(ended, confined):
             return "lost", f"{name} was started, but what ran it was killed", None

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from .confined import Confined
+from .disk import LOOK, DiskWatch
 from .output import Collector, Output
 from .rlimits import apply_from_outside
 from .runner import Runner, start
@@ -32,7 +33,7 @@ _DRAIN_LIMIT = 1.0
 #: Seconds between looks at the runner where the system has no descriptor for its end.
 _LOOK = 0.05
 
-End = Literal["ended", "timeout", "cancelled"]
+End = Literal["ended", "timeout", "cancelled", "exceeded"]
 OnOutput = Callable[[str, bytes], None]
 OnStarted = Callable[[int], None]
 
@@ -89,8 +90,9 @@ class CancelToken:
 class Ended:
     """How a run came to its end, not yet interpreted.
 
-    end: whether the command ended by itself. runner_code: the runner's own exit status, negative
-    for a signal; None where it could not be started. error: why it could not. duration: seconds.
+    end: whether the command ended by itself, or why we ended it. runner_code: the runner's own exit
+    status, negative for a signal; None where it is not known. error: why the runner could not be
+    started, or what limit on the disk was exceeded. duration: seconds.
     """
 
     end: End
@@ -128,6 +130,8 @@ class Run:
         self.out = Collector(self.output_limit)
         self.err = Collector(self.output_limit)
         self.selector = selectors.DefaultSelector()
+        self.disk = DiskWatch(self.confined.policy.workspace, self.confined.policy.limits)
+        self.excess: str | None = None
         if self.timeout is not None:
             self.deadline = self.begun + self.timeout
 
@@ -159,10 +163,17 @@ class Run:
                 self.selector.unregister(key.fd)
         if self.deadline is not None and time.monotonic() >= self.deadline:
             self._press("timeout")
+        if self.pressed == 0 and self.disk.wanted:
+            self.excess = self.disk.exceeded()
+            if self.excess is not None:
+                self.grace = 0.0  # while it is asked, it would take more
+                self._press("exceeded")
         return bool(ready)
 
     def _patience(self) -> float | None:
         left = None if self.deadline is None else max(0.0, self.deadline - time.monotonic())
+        if self.pressed == 0 and self.disk.wanted:
+            left = LOOK if left is None else min(left, LOOK)
         if self.runner is not None and self.runner.ended_fd is not None:
             return left
         return _LOOK if left is None else min(_LOOK, left)
@@ -330,7 +341,7 @@ class Run:
             stdout=self.out.result(),
             stderr=self.err.result(),
             duration=time.monotonic() - self.begun,
-            error=error,
+            error=error if error is not None else self.excess,
         )
 
 

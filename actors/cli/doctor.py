@@ -52,8 +52,8 @@ def doctor(root: Root = None, anew: Anew = False, as_json: Json = False) -> int:
 
     Looks at the sandboxes, the disk under the root, limits and running runtimes. Each sandbox
     backend is tried for real with a set of attacks, once for each start of the machine; whether it
-    confines fully follows from what it refused. The sync latency is the median of appending 4 KiB and making it
-    durable: what every tool call waits for at least. Ends with what to do.
+    confines fully follows from what it refused. The sync latency is the median of appending 4 KiB
+    and making it durable: what every tool call waits for at least. Ends with what to do.
 
     \b
     Exit status: 0 if commands can be confined and the root can be written, else 1.

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from interlock.backends.codes import Code
+from interlock.backends.event import Draft
 
 from ..fibers import Promise, first
 from ..release import Checkpoint
@@ -69,6 +70,8 @@ class CallRun:
     problem: Ended | None = None
     #: The arguments as the body gets them: JSON, also where the model sent an empty string.
     valid_arguments: bytes = b"{}"
+    #: Events about what the body did, to be appended with its result.
+    notices: list[Draft] = field(default_factory=list)
 
     @property
     def session(self) -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import msgspec
 from interlock.backends.codes import Code
+from interlock.backends.event import Draft, draft
 
 from ..messages import CommandEnded
 from ..tools.outcome import Outcome
@@ -169,6 +170,13 @@ def _command(call: CallRun, asked: str | None, timeout: float, ended: CommandEnd
     return Outcome.failure(code, message, meta=meta | {"output": output})
 
 
+def risks(call: CallRun, found: list[str]) -> Draft:
+    """The event that tells of what a command left in its workspace that could run later."""
+    data = {"kind": "workspace-risk", "callId": call.shown_id, "name": call.name, "risks": found}
+    text = f"{call.name} left {len(found)} thing{'s' * (len(found) != 1)} that may run or lead out"
+    return draft("interlock/notice", data | {"text": text}, ignorable=True)
+
+
 def _command_error(
     call: CallRun, asked: str | None, timeout: float, ended: CommandEnded
 ) -> tuple[Code, str]:
@@ -183,6 +191,8 @@ def _command_error(
                 f"The command failed with exit status {ended.exit_code}, and the sandbox "
                 f"({ended.backend}, {call.mode}) refused {ended.evidence or ended.message}."
             )
+        case "exceeded":
+            return Code.TOOL_FAILED, f"{ended.message}. {advice(call)}"
         case "lost":  # F5
             return Code.TOOL_OUTCOME_UNKNOWN, f"{ended.message}. {advice(call)}"
         case "sandbox-failed":

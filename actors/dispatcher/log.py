@@ -125,12 +125,12 @@ class LogClient:
     async def _append_result(self, call: CallRun, outcome: Outcome, event: Draft) -> WireResult:
         reply = await self.append(
             call.session,
-            [event],
+            [*call.notices, event],
             after=call.call_seq,
             behalf=call.requester_key,
             timeout=RESULT_TIMEOUT,
         )
-        return WireResult(call.call_id, call.name, reply.first_seq, outcome)
+        return WireResult(call.call_id, call.name, reply.last_seq, outcome)
 
 
 def _result_event(call: CallRun, outcome: Outcome) -> tuple[Outcome, Draft]:

@@ -323,7 +323,7 @@ class Pipeline:
             outcome = Outcome.failure(refused.code, refused.message)
         end = ids | {"isError": not outcome.ok, "content": preview(outcome)}
         try:
-            await self._log.note(call, [draft("tool/ptc-dispatch", end)])
+            await self._log.note(call, [*call.notices, draft("tool/ptc-dispatch", end)])
         except (InterlockError, PeerLostError, ReplyTimeoutError):
             # The parent's own result will be held or unknown; the log stays a clean prefix.
             return WireResult(call.shown_id, call.name, -1, outcome)
