@@ -22,6 +22,9 @@ from .fold import LogFold
 from .header import Header
 from .passes import Dropped
 
+#: Lines of no more bytes than this are encoded and written in little time.
+SMALL = 32 * 1024
+
 
 class LogStore(Protocol):
     """Where one log's bytes go. All methods run in I/O threads, one at a time for a log."""
@@ -71,7 +74,7 @@ class LogStore(Protocol):
 class Part:
     """Events that were sealed together: one frame on disk. Its bytes never change once made."""
 
-    __slots__ = ("_encoded", "_lines", "first_seq", "last_seq", "spills")
+    __slots__ = ("_encoded", "_lines", "first_seq", "is_small", "last_seq", "spills")
 
     def __init__(
         self, first_seq: int, last_seq: int, lines: bytes, spills: tuple[tuple[int, bytes], ...]
@@ -80,6 +83,7 @@ class Part:
         self.last_seq = last_seq
         self.spills = spills
         self._lines = lines
+        self.is_small = not spills and len(lines) <= SMALL
         self._encoded: bytes | None = None
 
     def encoded(self, *, compressed: bool) -> bytes:
@@ -103,6 +107,11 @@ class Batch(msgspec.Struct, frozen=True):
     def last_seq(self) -> int:
         """The seq of the last event."""
         return self.parts[-1].last_seq
+
+    @property
+    def is_small(self) -> bool:
+        """Whether writing it takes about as long as a sync: a few lines and no spilled result."""
+        return all(part.is_small for part in self.parts)
 
 
 class SessionLog:
