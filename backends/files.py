@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import secrets
+import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
@@ -13,8 +14,13 @@ from pathlib import Path
 
 from .disk import Disk, write_all
 
-#: Data files kept open at a time, over all sessions of a backend.
-OPEN_FILES = 256
+if sys.platform != "win32":
+    import resource
+
+#: Data files kept open at a time, over all sessions of a backend: a quarter of the descriptors that
+#: the process may have (each session has one for its lock besides), within these bounds. Opening
+#: and closing a file for each batch costs more than writing it.
+OPEN_FILES = (256, 2048)
 
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS})
 
@@ -34,9 +40,9 @@ class FileCache:
     within one use.
     """
 
-    def __init__(self, disk: Disk, limit: int = OPEN_FILES) -> None:
+    def __init__(self, disk: Disk, limit: int | None = None) -> None:
         self._disk = disk
-        self._limit = limit
+        self._limit = limit or _open_files()
         self._entries: OrderedDict[Path, _Entry] = OrderedDict()
         self._mutex = threading.Lock()
 
@@ -77,12 +83,17 @@ class FileCache:
     def _shrink(self) -> None:
         if len(self._entries) <= self._limit:
             return
-        for path, entry in list(self._entries.items()):
-            if entry.users == 0:
-                del self._entries[path]
-                self._disk.close(entry.fd)
-                if len(self._entries) <= self._limit:
-                    return
+        idle = next((path for path, entry in self._entries.items() if not entry.users), None)
+        if idle is not None:
+            self._disk.close(self._entries.pop(idle).fd)
+
+
+def _open_files() -> int:
+    low, high = OPEN_FILES
+    if sys.platform == "win32":
+        return low
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return high if allowed == resource.RLIM_INFINITY else min(high, max(low, allowed // 4))
 
 
 def make_directories(directory: Path, disk: Disk) -> list[Path]:
