@@ -81,10 +81,10 @@ class FileCache:
         return len(self._entries)
 
     def _shrink(self) -> None:
-        if len(self._entries) <= self._limit:
-            return
-        idle = next((path for path, entry in self._entries.items() if not entry.users), None)
-        if idle is not None:
+        while len(self._entries) > self._limit:
+            idle = next((path for path, entry in self._entries.items() if not entry.users), None)
+            if idle is None:
+                return
             self._disk.close(self._entries.pop(idle).fd)
 
 
