@@ -73,6 +73,8 @@ class OwnerConfig(msgspec.Struct, frozen=True):
     root: str
     runtime_dir: str
     options: dict[str, str | int | float | bool] = {}
+    #: What the host finds, for a log backend of its own: behind everything that an owner needs.
+    sys_path: list[str] = []
 
 
 class Completed:
