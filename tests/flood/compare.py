@@ -59,17 +59,20 @@ def compare(
 
 def _verified(root: Path, acknowledged: Acknowledged) -> Iterator[str]:
     """Ask what ``interlock sessions verify`` reports."""
+    durable = {name: seq for name, seq in acknowledged.durable.items() if seq >= 0}
     try:
-        report = verify(root)
-    except NotALog as error:
-        yield f"verify: {error}"
-        return
-    for entry in report.sessions:
+        sessions = verify(root).sessions
+    except NotALog:
+        sessions = []
+    last: dict[str, int] = {}
+    for entry in sessions:
+        name = entry["id"] or Path(entry["path"]).parent.name
+        last[name] = entry["last_seq"]
         if entry["status"] not in ("ok", "repairable"):
-            yield f"{entry['id']}: verify says {entry['status']}: {entry['message']}"
-        elif entry["last_seq"] < acknowledged.durable.get(entry["id"], -1):
-            last = acknowledged.durable[entry["id"]]
-            yield f"{entry['id']}: verify ends at event {entry['last_seq']} of {last}"
+            yield f"{name}: verify says {entry['status']}: {entry['message']}"
+    for name, seq in durable.items():
+        if last.get(name, -1) < seq:
+            yield f"{name}: verify ends at event {last.get(name, -1)}, {seq} was acknowledged"
 
 
 def _stored(backend: JsonlBackend, name: str) -> _Stored:

@@ -85,9 +85,10 @@ class Host:
             ready, _, _ = select.select([self._output, self._end], [], [], PATIENCE)
             if not ready:
                 raise RuntimeError(f"the flood has stopped:\n{self._errors.read_text()[-2000:]}")
-            if self._output not in ready:
+            heard = self._listen() if self._output in ready else 0
+            if not heard:
                 return False
-            lines -= self._listen()
+            lines -= heard
         return True
 
     def linger(self, seconds: float) -> None:
@@ -136,7 +137,7 @@ class Host:
         return found
 
     def _listen(self) -> int:
-        """Take in what the client has said; return how many lines, at the output's end 0."""
+        """Take in what the client has said; return about how many lines, at the output's end 0."""
         data = os.read(self._output.fileno(), 1 << 20)
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:

@@ -61,16 +61,22 @@ class RecordingDisk(OsDisk):
     """The disk of a writer that is going to be killed.
 
     ``graves`` is a directory on the same file system that keeps removed files. ``without`` is the
-    place of a sync that is left out, ``module:function:operation`` of who asks for it. With
-    ``deadly`` the process and its host die at the first write to a file of which so many syncs
-    were left out.
+    place of a sync that is left out, ``module:function:operation`` of who asks for it.
+
+    With ``deadly`` the process and its host die soon after that many of these were left out:
+    ``grace`` notes later or, where that is 0, at the next write to the file that was not synced.
     """
 
-    def __init__(self, notes: Path, graves: Path, without: str = "", deadly: int = 0) -> None:
+    def __init__(
+        self, notes: Path, graves: Path, without: str = "", deadly: int = 0, grace: int = 0
+    ) -> None:
         self._graves = graves
         self._without = without
         self._deadly = deadly
+        self._grace = grace
+        #: The file whose next write is the last, and the number of the note that is.
         self._doomed: int | None = None
+        self._last: int | None = None
         self._mutex = threading.Lock()
         self._count = sum(1 for _ in read_notes(notes))
         self._fd = os.open(notes, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -101,8 +107,7 @@ class RecordingDisk(OsDisk):
             self._change(fd, offset, len(data), len(data))
             written = super().pwrite(fd, data, offset)
             if self._doomed is not None and os.fstat(fd).st_ino == self._doomed:
-                os.kill(os.getppid(), signal.SIGKILL)
-                os.kill(os.getpid(), signal.SIGKILL)
+                _die()
             return written
 
     def truncate(self, fd: int, length: int) -> None:
@@ -194,7 +199,9 @@ class RecordingDisk(OsDisk):
             return False
         with self._mutex:
             self._deadly -= 1
-            if self._deadly == 0 and fd is not None:
+            if self._deadly == 0 and self._grace:
+                self._last = self._count + self._grace
+            elif self._deadly == 0 and fd is not None:
                 self._doomed = os.fstat(fd).st_ino
         return True
 
@@ -211,6 +218,13 @@ class RecordingDisk(OsDisk):
         data = _encode(note)
         os.write(self._fd, len(data).to_bytes(4, "little") + data)
         self._count += 1
+        if self._count == self._last:
+            _die()
+
+
+def _die() -> None:
+    os.kill(os.getppid(), signal.SIGKILL)
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _asked_by(operation: str) -> str:

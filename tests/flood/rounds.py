@@ -12,9 +12,6 @@ from .compare import compare
 from .host import Acknowledged, Host
 from .remains import places, take_away
 
-#: Small, so that segments are used up and retired in the middle of a flood.
-SEGMENT_SIZE = 256 * 1024
-
 #: What the power cut takes of what was not synced.
 Take = Literal["nothing", "all", "some"]
 
@@ -25,8 +22,9 @@ class Plan:
 
     Each of ``lives`` writers is killed in the middle of its work: the first after ``events`` to
     twice as many acknowledgements a session, later ones while they take over or soon after.
-    ``without`` leaves the syncs of one place out; with ``deadly`` the writer dies at the first
-    write to a file of which so many of these were left out.
+    ``segment_size`` (bytes) is small, so that segments are used up and retired meanwhile.
+    ``without`` leaves the syncs of one place out; ``deadly`` and ``grace`` say when the writer dies
+    of it (:class:`~.recording.RecordingDisk`).
     """
 
     sessions: int = 1000
@@ -34,8 +32,10 @@ class Plan:
     take: Take = "nothing"
     lives: int = 2
     events: int = 10
+    segment_size: int = 256 * 1024
     without: str = ""
     deadly: int = 0
+    grace: int = 0
 
 
 @dataclass
@@ -59,7 +59,8 @@ def run(directory: Path, plan: Plan, rng: random.Random) -> Outcome:
         "graves": str(directory / "graves"),
         "without": plan.without,
         "deadly": plan.deadly,
-        "segment_size": SEGMENT_SIZE,
+        "grace": plan.grace,
+        "segment_size": plan.segment_size,
     }
     host: Host | None = None
     try:
