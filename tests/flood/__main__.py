@@ -22,6 +22,7 @@ def main() -> int:
         "--events", type=int, default=10, help="acknowledged events a session, at least"
     )
     parser.add_argument("--lives", type=int, default=2, help="writers killed in a round")
+    parser.add_argument("--segment-size", type=int, default=256 * 1024, help="in bytes")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--durability", choices=("journal", "file"), default="journal")
     parser.add_argument(
@@ -45,6 +46,7 @@ def main() -> int:
         take=told.take_unsynced,
         lives=told.lives,
         events=told.events,
+        segment_size=told.segment_size,
         without=told.without_sync,
     )
     numbers = range(told.first, told.first + told.rounds)
@@ -84,7 +86,7 @@ def _words(outcome: Outcome) -> str:
 def _table(plan: Plan, seed: int, numbers: range) -> int:
     """Print, for each place that syncs, in which round it is missed; 1 where one never is."""
     missed = 0
-    plan = replace(plan, take="all", segment_size=64 * 1024)
+    plan = replace(plan, take="all")
     for place, times in _round(replace(plan, without=""), seed, 0).places.items():
         losses: list[str] = []
         tried = 0
