@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from ..disk import Disk
-from .names import DONE, parse_epoch
+from .names import ALL, DONE, parse_epoch
 from .record import BLOCK, MAGIC, Entry, Record, decode
 from .slot import SLOTS, Slot, decode_slot, segment_offset
 
@@ -36,6 +36,10 @@ class Contents(msgspec.Struct, frozen=True):
 
 def read_contents(directory: Path, disk: Disk) -> Contents:
     """Read the journal of a writer that is gone; ``OSError`` if it cannot be read."""
+    done = read_done(directory, disk)
+    if ALL in done:
+        # Some of its epochs may be gone already, and what is left says nothing by itself.
+        return Contents(directory, {}, done, None)
     epochs = sorted(e for name in disk.listdir(directory) if (e := parse_epoch(name)) is not None)
     slots: list[Slot] = []
     records: list[Record] = []
@@ -53,7 +57,7 @@ def read_contents(directory: Path, disk: Disk) -> Contents:
             entries.setdefault(entry.path, []).append(entry)
     if fault is not None:
         fault = f"{directory}: {fault}"
-    return Contents(directory, entries, read_done(directory, disk), fault)
+    return Contents(directory, entries, done, fault)
 
 
 def _contiguous(records: list[Record], slots: list[Slot]) -> tuple[list[Record], str | None]:

@@ -10,7 +10,7 @@ import msgspec
 
 from ..disk import Disk, write_all
 from .contents import Contents, read_contents, read_done
-from .names import DONE, LOCK, is_writer, journals_directory, parse_epoch
+from .names import ALL, DONE, LOCK, is_writer, journals_directory, parse_epoch
 
 
 class DeadJournals:
@@ -75,30 +75,27 @@ class DeadJournals:
         """
         if contents.directory.name not in self._known:
             return
-        fd = self._disk.open(contents.directory / DONE, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        try:
-            write_all(self._disk, fd, path.encode() + b"\n")
-            self._disk.fsync(fd)
-        finally:
-            self._disk.close(fd)
-        self._disk.sync_directory(contents.directory)
+        self._note(contents.directory, path)
         # Others may have mended sessions of it meanwhile; a dead journal's records never change.
         done = read_done(contents.directory, self._disk)
-        known = msgspec.structs.replace(contents, done=done)
+        entries = {} if ALL in done else contents.entries
+        known = msgspec.structs.replace(contents, entries=entries, done=done)
         self._known[contents.directory.name] = known
         if not known.open_paths and known.fault is None:
             self._remove(contents.directory)
 
     def _remove(self, directory: Path) -> None:
-        """Void a journal that nobody needs: oldest epoch first, so that none comes back alone."""
+        """Void a journal that nobody needs, then remove it; in whatever order its files go."""
         fd = self._disk.open(directory / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             if not self._disk.lock(fd):
                 return
-            names = self._disk.listdir(directory)
-            for name in sorted(n for n in names if parse_epoch(n) is not None):
-                self._disk.unlink(directory / name)
-                self._disk.sync_directory(directory)
+            self._note(directory, ALL)
+            for name in self._disk.listdir(directory):
+                if parse_epoch(name) is not None:
+                    self._disk.unlink(directory / name)
+            # The line in `done` must not go before the last epoch.
+            self._disk.sync_directory(directory)
             for name in (DONE, LOCK):
                 with suppress(FileNotFoundError):
                     self._disk.unlink(directory / name)
@@ -106,6 +103,16 @@ class DeadJournals:
         finally:
             self._disk.close(fd)
         self._known.pop(directory.name, None)
+
+    def _note(self, directory: Path, line: str) -> None:
+        fd = self._disk.open(directory / DONE, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            # A crash may have torn the line before: this one must not become its end.
+            write_all(self._disk, fd, b"\n" + line.encode() + b"\n")
+            self._disk.fsync(fd)
+        finally:
+            self._disk.close(fd)
+        self._disk.sync_directory(directory)
 
     def _look(self, directory: Path) -> None:
         """Take in the journal of a writer, if that is gone."""

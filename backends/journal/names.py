@@ -15,6 +15,9 @@ OWN_DIRECTORY = ".interlock"
 LOCK = "lock"
 DONE = "done"
 
+#: The line in ``done`` that says that nothing in this journal is needed any more.
+ALL = "*"
+
 _EPOCH = re.compile(r"([0-9]{8})\.journal")
 _WRITER = re.compile(r"[0-9a-f]{16}")
 

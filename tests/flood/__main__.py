@@ -67,7 +67,7 @@ def _rounds(plan: Plan, seed: int, numbers: range) -> int:
 
 
 def _round(plan: Plan, seed: int, number: int) -> Outcome:
-    with tempfile.TemporaryDirectory(prefix="interlock-flood-", dir=".") as directory:
+    with tempfile.TemporaryDirectory(prefix="interlock-flood-") as directory:
         return run(Path(directory).absolute(), plan, random.Random(f"{seed}-{number}"))
 
 

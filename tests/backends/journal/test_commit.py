@@ -10,6 +10,10 @@ from interlock.backends.errors import LogError
 from interlock.backends.jsonl import JsonlBackend
 
 
+def journals_of(host):
+    return list((host.root / ".interlock" / "journal").iterdir())
+
+
 def journals(root):
     return sorted((root / ".interlock" / "journal").glob("*/*.journal"))
 
@@ -58,6 +62,23 @@ def test_a_failed_sync_of_the_journal_touches_no_session_file_and_a_successor_go
     while host.backend.tend():
         pass
     assert [path.name for path in journals(host.root)] == ["00000002.journal"]
+
+
+def test_an_epoch_goes_only_when_its_successor_says_that_it_is_not_needed(
+    host, disk, power_cut, new_host, see
+):
+    host.create("a")
+    host.commit("a", text="1")
+    disk.fail_next("fdatasync", errno.EIO, "00000001.journal")
+    host.commit("a", text="2")
+    host.retry("a")
+    while host.backend.tend():
+        pass
+    [directory] = journals_of(host)
+    assert [path.name for path in directory.glob("*.journal")] == ["00000002.journal"]
+    other = new_host(power_cut({}))
+    other.open("a")
+    assert see(other.root, "a") == ["1", "2"]
 
 
 def test_while_no_successor_can_be_made_every_batch_is_refused_and_none_is_lost(host, disk, see):

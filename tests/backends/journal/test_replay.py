@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -151,6 +152,39 @@ def test_a_journal_goes_when_all_its_sessions_are_mended(two, power_cut, new_hos
     assert list((after / ".interlock" / "journal").iterdir()) != []
     host.open("b")
     assert list((after / ".interlock" / "journal").iterdir()) == []
+
+
+def test_a_journal_that_was_half_removed_refuses_nothing_and_goes(
+    host, disk, power_cut, new_host, see
+):
+    host.create("a", "b")
+    host.commit("a", "b", text="1")
+    disk.fail_next("fdatasync", errno.EIO, "00000001.journal")
+    host.commit("a", text="2")
+    host.retry("a")
+    after = power_cut({})
+    other = new_host(after, durability="file")
+    disk.fail_next("unlink", errno.EIO, "00000002.journal")
+    other.open("a")
+    other.open("b")
+    [directory] = (after / ".interlock" / "journal").iterdir()
+    assert [path.name for path in directory.glob("*.journal")] == ["00000002.journal"]
+    again = new_host(after, durability="file")
+    again.create("c")
+    other.logs.pop("a").close()
+    assert again.open("a").fold.next_seq == 2
+    assert not directory.exists()
+
+
+def test_a_journal_whose_lock_never_reached_the_disk_is_tidied_away(two, power_cut, new_host):
+    after = power_cut({})
+    directory = after / ".interlock" / "journal" / "00000000000000aa"
+    directory.mkdir()
+    (directory / "00000001.journal").write_bytes(bytes(8192))
+    verify(after)
+    assert directory.exists()
+    new_host(after).open("a")
+    assert not directory.exists()
 
 
 def test_replaying_twice_is_the_same_as_once(two, power_cut, new_host, host):
