@@ -57,14 +57,14 @@ def test_F8_a_frame_placed_while_another_thread_settles_is_still_synced(host, di
     host.commit("s")
     store = host.logs["s"].store
     gate = Gate(disk, "fdatasync")
-    run(store.settle)
+    first = run(store.settle)
     assert gate.reached.wait(30)
-    run(store.settle).wait(CHANCE)
+    second = run(store.settle)
+    second.wait(CHANCE)
     host.commit("s", text="later")
-    gate.go.set()
-    for thread in threading.enumerate():
-        if thread is not threading.current_thread():
-            thread.join()
     disk.calls.clear()
+    gate.go.set()
+    assert first.wait(30)
+    assert second.wait(30)
     store.settle()
     assert ("fdatasync", host.file("s").name) in disk.calls, "the frame was forgotten"
