@@ -26,11 +26,13 @@ _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLIN
 
 
 class _Entry:
-    __slots__ = ("fd", "users")
+    __slots__ = ("dropped", "fd", "users")
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
         self.users = 0
+        #: Whether the last user closes it.
+        self.dropped = False
 
 
 class FileCache:
@@ -62,23 +64,37 @@ class FileCache:
         finally:
             with self._mutex:
                 entry.users -= 1
+                last = entry.dropped and not entry.users
+            if last:
+                self._disk.close(entry.fd)
 
     def drop(self, path: Path) -> None:
-        """Close the file of ``path`` if it is open and not in use."""
+        """Close the file of ``path`` if it is open: now, or when nobody uses it any more.
+
+        A log may be closed while another thread still syncs its file: the number of a descriptor
+        that is closed under it could at once be another file's.
+        """
         with self._mutex:
             entry = self._entries.pop(path, None)
         if entry is not None:
-            self._disk.close(entry.fd)
+            self._let_go(entry)
 
     def close(self) -> None:
-        """Close every file."""
+        """Close every file; those in use when nobody uses them any more."""
         with self._mutex:
             entries, self._entries = list(self._entries.values()), OrderedDict()
         for entry in entries:
-            self._disk.close(entry.fd)
+            self._let_go(entry)
 
     def __len__(self) -> int:
         return len(self._entries)
+
+    def _let_go(self, entry: _Entry) -> None:
+        with self._mutex:
+            entry.dropped = True
+            unused = not entry.users
+        if unused:
+            self._disk.close(entry.fd)
 
     def _shrink(self) -> None:
         while len(self._entries) > self._limit:
