@@ -21,8 +21,8 @@ from pathlib import Path
 from interlock.actors import Command, Runtime, ToolCall, tool
 
 NAMES = ["zmq", "msgspec", "zstandard", "pykka", "pydantic", "cloudpickle", "typing", "logging",
-         "sitecustomize", "usercustomize", "jsonschema_rs", "encodings", "interlock", "asyncio", "sqlite3",
-         "pydantic_core", "annotated_types", "typing_extensions", "typing_inspection"]
+         "sitecustomize", "usercustomize", "jsonschema_rs", "encodings", "interlock", "asyncio",
+         "sqlite3", "pydantic_core", "annotated_types", "typing_extensions", "typing_inspection"]
 
 @tool(place="sandbox", effect="write")
 def plant(names: list[str], mark: str) -> Command:
