@@ -181,10 +181,10 @@ def test_S6_a_confined_command_gets_at_nothing_of_ours(target: Target, attempt: 
     assert not reached, f"{target.meta['backend']}: {attempt} reached {reached[:5]}"
 
 
-#: What reaches an unconfined attacker's own user, so that the tests above show something. It is
-#: not told the attempts that would change files.
-OPEN = ["path_sockets", "abstract_sockets", "network", "files_read", "names_listed",
-        "process_entries", "signals", "tracing", "meddling", "descriptors", "environment"]  # fmt: skip
+#: Attempts that are not made unconfined: they would change files, need the key's holder, or reach
+#: nobody. All others must reach us there, or the tests above show nothing.
+HARMFUL = {"files_written", "code_written", "answering", "speaking"}
+OPEN = [name for name in ALL if name not in HARMFUL]
 
 
 @pytest.mark.slow
