@@ -473,13 +473,16 @@ class WireCall(msgspec.Struct, frozen=True, array_like=True):
     """One advertised call; ``arguments`` is the raw string as the model wrote it, in UTF-8.
 
     ``started_seq`` is its ``tool/call`` where an earlier life of the dispatcher recorded it: such a
-    call is not run again, its outcome is unknown (F3).
+    call is not run again, its outcome is unknown (F3), unless it was ``never_released`` (R6).
+    ``undecided`` are its approval requests that the log still leaves open.
     """
 
     call_id: str
     name: str
     arguments: bytes
     started_seq: int = -1
+    undecided: list[str] = []
+    never_released: bool = False
 
 
 class ExecuteStep(Message, frozen=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 
 from interlock.backends.codes import Code
@@ -51,6 +52,14 @@ class Approvals:
         if outcome != "allowed-once":
             raise Ended(_CODES[outcome], _words(outcome, by, note), decided_by=by)
         call.approved_by = by
+
+    async def close(self, call: CallRun) -> None:
+        """F3, A4: decide what an earlier life of the dispatcher asked and left open."""
+        why = "cancelled", "runtime", "the dispatcher that asked has ended"
+        for request in call.undecided:
+            # Where it cannot be recorded, neither can the call's result: it is held (F2).
+            with contextlib.suppress(InterlockError, PeerLostError, ReplyTimeoutError):
+                await self._log.note(call, self._decided(call, request, *why))
 
     async def _record(self, call: CallRun, drafts: list[Draft]) -> str | None:
         """A4, A5: what cannot be recorded is not allowed. Returns the policy in force after it."""

@@ -34,7 +34,7 @@ from ..tools.spec import ToolSpec
 from .approvals import Approvals
 from .bodies import Bodies
 from .call import CallRun, Ended
-from .ends import advice, with_note
+from .ends import dispatcher_lost, with_note
 from .log import LogClient, appended_anyway, checkpoint_failed
 from .workers import WorkerPool
 
@@ -124,14 +124,9 @@ class Pipeline:
 
     async def lost(self, call: CallRun, slots: Slots) -> WireResult:
         """F3: an earlier life of the dispatcher recorded this call; its bodies ended with it."""
-        outcome = Outcome.failure(
-            Code.TOOL_OUTCOME_UNKNOWN,
-            "The call was recorded, but the dispatcher that led it has ended, and what of it ran "
-            f"was ended too. {advice(call)}",
-            meta={"how": "the tool dispatcher has ended"},
-        )
+        await self._approvals.close(call)
         slots.leave(call)
-        return await self._log.record(call, outcome)
+        return await self._log.record(call, dispatcher_lost(call))
 
     async def _outcome(
         self, call: CallRun, appended: Promise[Appended], index: int, *, plain: bool, slots: Slots
