@@ -166,11 +166,8 @@ class V2ToV3:
             self._foreign_delivery = row.seq
 
     def _note_ids(self, row: Row) -> None:
-        if row.type in _WITH_MESSAGES:
-            messages = messages_of(row.data)
-        else:
-            messages = (row.data["message"],)
-        for message in messages:
+        many = row.type in _WITH_MESSAGES
+        for message in messages_of(row.data) if many else (row.data["message"],):
             if message["id"].startswith(_MADE):
                 if message["id"] in self._made_ids:
                     raise Refusal("a message has the id of a made system message", seq=row.seq)

@@ -25,23 +25,24 @@ class Jsonl(LogConformance):
 
     @pytest.fixture(autouse=True)
     def _backends(self) -> None:
-        self.made: list[tuple[JsonlBackend, Path]] = []
+        self.made: list[tuple[Path, Path]] = []
 
     def make_backend(self, place: Path) -> JsonlBackend:
         place.mkdir(exist_ok=True)
         notes = place.with_name(f"{place.name}.notes-{len(self.made)}")
-        disk = RecordingDisk(notes)
+        graves = place.with_name(f"{place.name}.graves-{len(self.made)}")
+        disk = RecordingDisk(notes, graves)
         how = {"durability": self.durability, "compression": self.compression}
         backend = JsonlBackend(place, disk=disk, segment_size=64 * 1024, **how)
-        self.made.append((backend, notes))
+        self.made.append((notes, graves))
         return backend
 
     def after_power_loss(self, backend: JsonlBackend, place: Path) -> JsonlBackend | None:
         if not backend.power_loss_durable:
             return None
         # What the dead writer had open does not matter to a copy of the disk.
-        [(_, notes)] = self.made
-        take_away(place, notes)
+        [(notes, graves)] = self.made
+        take_away(place, notes, graves, keep=None, prefix=True)
         after = place.with_name(place.name + "-after")
         shutil.copytree(place, after)
         return JsonlBackend(after)
