@@ -22,7 +22,9 @@ def main() -> int:
         "--events", type=int, default=10, help="acknowledged events a session, at least"
     )
     parser.add_argument("--lives", type=int, default=2, help="writers killed in a round")
-    parser.add_argument("--segment-size", type=int, default=256 * 1024, help="in bytes")
+    parser.add_argument(
+        "--segment-size", type=int, help="in bytes (default: 256 KiB, 64 KiB for the table)"
+    )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--durability", choices=("journal", "file"), default="journal")
     parser.add_argument(
@@ -46,7 +48,7 @@ def main() -> int:
         take=told.take_unsynced,
         lives=told.lives,
         events=told.events,
-        segment_size=told.segment_size,
+        segment_size=told.segment_size or (64 if told.table else 256) * 1024,
         without=told.without_sync,
     )
     numbers = range(told.first, told.first + told.rounds)
@@ -106,12 +108,14 @@ def _table(plan: Plan, seed: int, numbers: range) -> int:
 
 def _without(plan: Plan, place: str, number: int, times: int, rng: random.Random) -> Plan:
     """Leave a sync out, and die in turn at any moment, at the next write to what was not synced,
-    or soon.
+    or soon. In a small segment space is used again sooner than it is freed in the background.
     """
-    plan = replace(plan, without=place)
+    size = rng.choice((plan.segment_size, plan.segment_size // 4))
+    plan = replace(plan, without=place, segment_size=size)
     if number % 3 == 0:
         return plan
-    deadly, soon = rng.randint(1, times), rng.randint(1, 12)
+    # Each writer counts for itself.
+    deadly, soon = rng.randint(1, max(1, times // plan.lives)), rng.randint(1, 12)
     if number % 3 == 1:
         return replace(plan, deadly=deadly, take="some")
     return replace(plan, deadly=deadly, grace=soon, take=rng.choice(("all", "some")))
