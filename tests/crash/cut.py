@@ -91,6 +91,10 @@ class Cut:
                 ]
             )
 
+    def any_disk(self, model: Model, draw: random.Random) -> Tree:
+        """Return one of the disks that a power cut at this moment could leave."""
+        return self._disk([(axis, draw.randrange(axis.count)) for axis in self._axes(model)])
+
     def _axes(self, model: Model) -> list[_FileAxis | _NameAxis]:
         axes: list[_FileAxis | _NameAxis] = []
         names: dict[File, list[str]] = {}

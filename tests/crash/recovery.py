@@ -68,7 +68,7 @@ def interrupt(tree: Tree, durability: Durability, model: Model, draw: random.Ran
     last = draw.randrange(machine.changes)
     cut = _run_until(broken, last, durability, names)
     if draw.random() < 0.5:
-        broken = Machine.of(next(cut.disks(model, 1, draw)))
+        broken = Machine.of(cut.any_disk(model, draw))
     try:
         found = _open(broken.process(), durability, names)
     except InterlockError as error:

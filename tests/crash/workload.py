@@ -91,11 +91,11 @@ class Stage:
 
     def power_cut(self) -> None:
         """Go on with one of the disks that a power cut could leave now."""
-        self.use(next(Cut(self.machine, "").disks(self.model, 1, self.draw)))
+        self.use(Cut(self.machine, "").any_disk(self.model, self.draw))
 
     def tear(self) -> None:
         """Go on after a power cut that left a prefix of what was not synced, as file mode has it."""
-        self.use(next(Cut(self.machine, "").disks("prefix", 1, self.draw)))
+        self.use(Cut(self.machine, "").any_disk("prefix", self.draw))
 
     def run(self) -> BaseException | None:
         """Run the workload to its end, the last cut included; return what it raised."""
