@@ -15,6 +15,7 @@ import secrets
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Any, Protocol
 
 import msgspec
@@ -330,6 +331,11 @@ class Owner(pykka.ThreadingActor):
         if not self._host_is_lost:
             self._host_is_lost = True
             _log.warning("%s: the embedding process has ended", self.config.role)
+            for role, address in list(self.peers.items()):
+                # The host tells of peers that end, and it tells nothing any more.
+                if address.pid:
+                    gone = partial(self._peer_gone, role, address.incarnation)
+                    self.watch_process(address.pid, gone)
             self.core.host_lost()
 
     def peer_incarnation(self, role: Role) -> str:

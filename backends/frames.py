@@ -22,6 +22,7 @@ MAX_WINDOW = 128 * 1024 * 1024
 _STEP = 32
 
 _CHECKSUM = 0x04
+_FIRST_CHUNK = 4 * 1024
 _CHUNK = 256 * 1024
 _DICTIONARY_SIZES = (0, 1, 2, 4)
 _BLOCK_RLE = 1
@@ -59,6 +60,7 @@ class Bytes:
         self._pread = pread
         self._start = 0
         self._chunk = b""
+        self._next = _FIRST_CHUNK
 
     def at(self, offset: int, length: int) -> bytes:
         """Return ``length`` bytes at ``offset``; fewer at the end of the file."""
@@ -68,7 +70,9 @@ class Bytes:
         begin = offset - self._start
         if begin < 0 or begin + length > len(self._chunk):
             self._start, begin = offset, 0
-            self._chunk = self._read(offset, min(max(length, _CHUNK), self.size - offset))
+            # Whoever wants the header only shall not read more: the chunks grow as one goes on.
+            self._chunk = self._read(offset, min(max(length, self._next), self.size - offset))
+            self._next = min(_CHUNK, 4 * self._next)
         return self._chunk[begin : begin + length]
 
     def _read(self, offset: int, length: int) -> bytes:

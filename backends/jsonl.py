@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal
@@ -43,6 +44,9 @@ from .paths import log_name, parse_log_name, project_dir_name, session_dir_name
 from .reading import LogReader
 from .source import LogFile, find_log
 from .store import Store
+
+#: Headers read at once by :meth:`JsonlBackend.list`.
+_READERS = 8
 
 Durability = Literal["journal", "file", "none"]
 
@@ -251,9 +255,10 @@ class JsonlBackend:
     def list(self) -> Iterator[Listing]:
         """Yield what is in the root, by header only; a bad session is named, never raised (L17)."""
         seen: dict[str, Path] = {}
-        for project in self._projects():
-            for name in self._names(project):
-                listing = self._listing(project / name)
+        directories = (p / name for p in self._projects() for name in self._names(p))
+        # Several at once: on a cold disk most of the time goes into waiting for it.
+        with ThreadPoolExecutor(_READERS) as readers:
+            for listing in readers.map(self._listing, directories):
                 if listing is None:
                     continue
                 if listing.header is None:
@@ -265,8 +270,9 @@ class JsonlBackend:
                     fault = f"{listing.directory}: the same session id as {first}; move one away"
                 if fault is not None:
                     code = Code.SESSION_CORRUPT
-                    listing = msgspec.structs.replace(listing, code=code, message=fault)
-                yield listing
+                    yield msgspec.structs.replace(listing, code=code, message=fault)
+                else:
+                    yield listing
 
     def close(self) -> None:
         """Make everything durable in the sessions' own files, remove the journal, close the files.

@@ -21,6 +21,10 @@ from .source import Line, LogFile
 
 Row = TypeVar("Row")
 
+#: Lines behind a bad one in a torn frame that are looked at. A cut leaves none that is bad; what
+#: holds more was made to keep its reader busy: a few megabytes can unpack to endless line ends.
+GARBAGE_LINES = 100_000
+
 
 class Dropped(msgspec.Struct, frozen=True):
     """The end of a log that is not part of it.
@@ -139,6 +143,8 @@ class LinePass(ABC, Generic[Row]):
         records, ends_turn = 1, self._look_behind(bad)
         for line in rest:
             records += 1
+            if self.compressed and records > GARBAGE_LINES:
+                self.corrupt("no cut leaves so many lines behind a bad one", bad.frame, bad.offset)
             ends_turn = self._look_behind(line) or ends_turn
         if ends_turn:
             self.corrupt("a bad line stands before a turn/end", bad.frame, bad.offset)

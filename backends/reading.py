@@ -195,13 +195,14 @@ class LogReader(LinePass[Event]):
         if not isinstance(row, dict):
             return False
         kind = row.get("type")
+        if not isinstance(kind, str):
+            return False
         if kind in schema.RETIRED_TYPES and row.get("ignorable") is not True:
-            raise self._unsupported(str(kind), self.fold.next_seq)
-        if isinstance(kind, str):
-            try:
-                schema.check_structure(kind, row.get("data"))
-            except schema.SchemaError as error:
-                self.corrupt(str(error), line.frame, line.offset)
+            raise self._unsupported(kind, self.fold.next_seq)
+        try:
+            schema.check_structure(kind, row.get("data"))
+        except schema.SchemaError as error:
+            self.corrupt(str(error), line.frame, line.offset)
         return kind == "turn/end"
 
     def _judge(self) -> None:

@@ -18,7 +18,7 @@ from .payload_rules import further_fault
 SURFACE_TYPES = frozenset({"user/message", "assistant/message", "tool/result", "system/message"})
 
 #: Known types whose payloads Interlock neither writes nor looks into.
-_OTHER_TYPES = frozenset(
+OTHER_TYPES = frozenset(
     {
         "permission/preset",
         "agent-preset/selected",
@@ -56,7 +56,7 @@ class SchemaError(ValueError):
 def is_known(kind: str) -> bool:
     """Tell whether a v3 log may hold this type without marking it ``ignorable``."""
     return (
-        kind in payloads.BY_TYPE or kind in _OTHER_TYPES or kind.startswith(_OTHER_FAMILIES)
+        kind in payloads.BY_TYPE or kind in OTHER_TYPES or kind.startswith(_OTHER_FAMILIES)
     ) and kind not in OWN_TYPES
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from .paths import parse_log_name
 from .reading import open_reader
 from .repair import closers
 from .source import LogFile, find_log
+from .verify_pool import WORTHWHILE, Task, verify_elsewhere
 
 _HEADER_START = b'{"type":"session"'
 
@@ -48,14 +50,27 @@ class Report(msgspec.Struct, frozen=True):
         return {"sessions": self.sessions}
 
 
-def verify(path: Path, *, disk: Disk | None = None) -> Report:
+#: Called with how many of all bytes on disk have been verified.
+Progress = Callable[[int, int], None]
+
+
+def verify(
+    path: Path,
+    *,
+    disk: Disk | None = None,
+    processes: int = 1,
+    progress: Progress | None = None,
+) -> Report:
     """Read every log at ``path`` (a root, a session's directory or a log file) and report on each.
 
     Changes nothing on disk and waits for no lock; a damaged session never hides another (L17).
     What the journals of dead writers hold is laid over the files in memory: ``journal_pending``
     says for which sessions that makes a difference.
-    Raises :class:`NotALog`, in one line, where there is no log at all.
+    A large root is read by up to ``processes`` other processes at once (on the real disk only).
+    Raises :class:`NotALog`, in one line, where there is no log at all, and ``OSError`` if another
+    process cannot be started.
     """
+    real = disk is None
     path = Path(path).absolute()
     disk = overlay_for(path, disk or OsDisk())
     try:
@@ -66,7 +81,7 @@ def verify(path: Path, *, disk: Disk | None = None) -> Report:
         raise NotALog(f"{path}: cannot be read: {error.strerror}") from error
     if not is_directory:
         _recognize(path, disk)
-        return Report([_verify_log(path, None, disk)])
+        return Report([verify_log(path, None, disk)])
     try:
         names = disk.listdir(path)
     except OSError as error:
@@ -76,16 +91,57 @@ def verify(path: Path, *, disk: Disk | None = None) -> Report:
     listings = list(JsonlBackend(path, disk=disk).list())
     if not any(listing.path is not None for listing in listings):
         raise NotALog(f"{path}: a directory without sessions, neither a root nor a session's own")
-    return Report([_verify_listing(listing, disk) for listing in listings])
+    return Report(_verify_root(path, listings, disk, processes if real else 1, progress))
 
 
-def _verify_listing(listing: Listing, disk: OverlayDisk) -> dict[str, Any]:
+def _verify_root(
+    root: Path,
+    listings: list[Listing],
+    disk: OverlayDisk,
+    processes: int,
+    progress: Progress | None,
+) -> list[dict[str, Any]]:
+    entries: dict[int, dict[str, Any]] = {}
+    tasks: list[Task] = []
+    for index, listing in enumerate(listings):
+        refused = _refused(listing)
+        if refused is None and listing.path is not None and listing.header is not None:
+            size = _size(listing.path, disk)
+            tasks.append(Task(index, listing.path, listing.header.id, size))
+        elif refused is not None:
+            entries[index] = refused
+    total, seen = sum(task.size for task in tasks), 0
+
+    def done(task: Task, entry: dict[str, Any]) -> None:
+        nonlocal seen
+        entries[task.place] = entry
+        seen += task.size
+        if progress is not None:
+            progress(seen, total)
+
+    if processes > 1 and total >= WORTHWHILE:
+        verify_elsewhere(root, tasks, processes, done)
+    else:
+        for task in tasks:
+            done(task, verify_log(task.path, task.session_id, disk))
+    return [entries[index] for index in sorted(entries)]
+
+
+def _size(path: Path, disk: Disk) -> int:
+    try:
+        return disk.stat(path).st_size
+    except OSError:
+        return 0
+
+
+def _refused(listing: Listing) -> dict[str, Any] | None:
+    """Return the entry of a session that listing refused already."""
     if listing.path is None or listing.header is None or listing.code is not None:
         path = listing.path or listing.directory
         code = listing.code or Code.SESSION_CORRUPT
         session_id = listing.header.id if listing.header else None
         return _entry(path, session_id, listing.version, _status(code), code, listing.message)
-    return _verify_log(listing.path, listing.header.id, disk)
+    return None
 
 
 def _verify_directory(directory: Path, disk: OverlayDisk) -> dict[str, Any]:
@@ -95,10 +151,11 @@ def _verify_directory(directory: Path, disk: OverlayDisk) -> dict[str, Any]:
         return _entry(directory, None, None, _status(error.code), error.code, error.message)
     if path is None:
         raise NotALog(f"{directory}: no log in it")
-    return _verify_log(path, None, disk)
+    return verify_log(path, None, disk)
 
 
-def _verify_log(path: Path, expect_id: str | None, disk: OverlayDisk) -> dict[str, Any]:
+def verify_log(path: Path, expect_id: str | None, disk: OverlayDisk) -> dict[str, Any]:
+    """Read one log to its last byte and return its entry; nothing that it holds raises."""
     entry = _read_log(path, expect_id, disk)
     entry["journal_pending"] = disk.pending(path)
     return entry

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,12 @@ from interlock.backends.journal.overlay import OverlayDisk
 from interlock.backends.jsonl import JsonlBackend, Listing
 from interlock.backends.lock import held
 
+from .choose import Choice
 from .locate import label
 from .output import Line, console, emit, moment, one_line, put, size
+
+#: The column that is aligned to the right.
+_SIZE = 2
 
 _STATES = {None: "", Code.SESSION_FORMAT_UNSUPPORTED: "unsupported"}
 
@@ -58,25 +63,34 @@ class Row:
         }
 
 
-def rows(root: Path, limit: int | None) -> tuple[list[Row], int]:
-    """Return the sessions of a root, newest first, at most ``limit``, and how many there are."""
+def rows(root: Path, choice: Choice, limit: int | None) -> tuple[list[Row], int]:
+    """Return the chosen sessions of a root, newest first, at most ``limit``, and how many fit."""
     disk = OverlayDisk(root.absolute(), OsDisk())
     listings = list(JsonlBackend(root, disk=disk).list())
     listings.sort(key=_newest_first)
-    return [_row(listing, disk) for listing in listings[:limit]], len(listings)
+    if choice == Choice():
+        return [_row(listing, disk) for listing in listings[:limit]], len(listings)
+    fitting = [
+        row
+        for row in (_row(listing, disk) for listing in listings)
+        if choice.in_time(row.modified_ms) and choice.in_log(row.listing, disk)
+    ]
+    return fitting[:limit], len(fitting)
 
 
-def show_list(root: Path, *, limit: int | None, as_json: bool) -> None:
+def show_list(root: Path, choice: Choice, *, limit: int | None, as_json: bool) -> None:
     """Print the list; a bad session is one row of it and hides nothing (L17)."""
-    found, total = rows(root, limit)
+    found, total = rows(root, choice, limit)
     if as_json:
         emit({"root": str(root), "total": total, "sessions": [row.to_json() for row in found]})
         return
     out = console()
     if not found:
-        out.print(f"No sessions under {root}.")
+        what = "No sessions" if choice == Choice() else "No session like that"
+        out.print(f"{what} under {root}.")
         return
-    out.print(_table(found))
+    for line in _table(found):
+        put(out, line)
     if len(found) < total:
         out.print(f"{total - len(found)} older ones are not shown (--limit).", style="dim")
     for row in found:
@@ -108,24 +122,25 @@ def _row(listing: Listing, disk: OverlayDisk) -> Row:
     )
 
 
-def _table(found: list[Row]) -> Any:
-    from rich.table import Table
+def _table(found: list[Row]) -> Iterator[Line]:
+    """Yield the list as aligned lines, the first a heading; thousands of them cost little."""
+    from rich.cells import cell_len
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("ID", overflow="fold", min_width=12)
-    table.add_column("CREATED", no_wrap=True)
-    table.add_column("SIZE", no_wrap=True, justify="right")
-    table.add_column("STATE", no_wrap=True)
-    table.add_column("CWD", overflow="fold")
+    cells = [("ID", "CREATED", "SIZE", "STATE", "CWD")]
     for row in found:
         created = "?" if row.created_at is None else moment(row.created_at, date=True)
         cwd = row.listing.header.cwd if row.listing.header else None
-        table.add_row(
-            label(row.listing),
-            created,
-            "" if row.bytes is None else size(row.bytes),
-            row.state,
-            one_line(cwd or ""),
-            style="yellow" if row.listing.code is not None else None,
+        bytes_ = "" if row.bytes is None else size(row.bytes)
+        cells.append((label(row.listing), created, bytes_, row.state, one_line(cwd or "")))
+    widths = [max(map(cell_len, column)) for column in zip(*cells, strict=True)]
+    styles = ["bold", *("yellow" if row.listing.code is not None else "" for row in found)]
+    for line, style in zip(cells, styles, strict=True):
+        blanks = [" " * (w - cell_len(text)) for text, w in zip(line, widths, strict=True)]
+        name, created, bytes_, state, cwd = line
+        yield Line(
+            0,
+            f"{name}{blanks[0]}  {created}{blanks[1]}  {blanks[_SIZE]}{bytes_}  "
+            f"{state}{blanks[3]}  {cwd}",
+            style,
+            whole=True,
         )
-    return table

@@ -26,6 +26,24 @@ SessionName = Annotated[
 ]
 
 
+Since = Annotated[
+    str | None,
+    typer.Option(metavar="TIME", help="Not before: 2026-12-01, 2026-12-01T10:30, or 2h ago as 2h."),
+]
+Until = Annotated[str | None, typer.Option(metavar="TIME", help="Not after; as for --since.")]
+
+
+def time_of(given: str | None) -> int | None:
+    """Return a time that was typed, in ms since the epoch; a bad one ends the command (2)."""
+    from .output import CommandFailed
+    from .when import parse_time
+
+    try:
+        return None if given is None else parse_time(given)
+    except ValueError as error:
+        raise CommandFailed(str(error), 2) from None
+
+
 def root_of(given: Path | None) -> Path:
     """Return the root that a command works on."""
     from interlock.backends.paths import default_root

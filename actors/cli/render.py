@@ -45,10 +45,15 @@ class Filter:
     turn: int | None = None
     tool: str | None = None
     code: str | None = None
+    #: Of turns and, with ``--raw``, of events; ms since the epoch.
+    since: int | None = None
+    until: int | None = None
 
     def select(self, chapter: Chapter) -> Chapter | None:
         """Return the part of a chapter that is asked for, or None."""
         if self.turn is not None and chapter.turn != self.turn:
+            return None
+        if not self.in_time(chapter.started_at, chapter.ended_at):
             return None
         if self.tool is None and self.code is None:
             return chapter
@@ -58,6 +63,11 @@ class Filter:
             if calls:
                 steps.append(replace(step, entries=calls))
         return replace(chapter, before=[], after=[], steps=steps) if steps else None
+
+    def in_time(self, start: int, end: int | None) -> bool:
+        """Tell whether something that lasted from ``start`` to ``end`` (None: still) is shown."""
+        before = self.until is None or start <= self.until
+        return before and (self.since is None or end is None or end >= self.since)
 
     def _fits(self, call: Call) -> bool:
         if self.tool is not None and call.name != self.tool:

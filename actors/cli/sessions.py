@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from .options import Json, Root, SessionName, root_of
+from .options import Json, Root, SessionName, Since, Until, root_of, time_of
 
 app = typer.Typer(
     name="sessions",
@@ -23,22 +23,35 @@ def list_sessions(
     limit: Annotated[
         int | None, typer.Option("--limit", "-n", min=1, help="Show only the newest N.")
     ] = None,
+    since: Since = None,
+    until: Until = None,
+    tool: Annotated[str | None, typer.Option(help="Only with a call of this tool.")] = None,
+    code: Annotated[
+        str | None, typer.Option(help="Only with a call that ended with this code (ok: a success).")
+    ] = None,
+    open_turn: Annotated[
+        bool, typer.Option("--open", help="Only those whose last turn has no end.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """List the sessions under a root, newest first.
 
-    Reads headers only. A damaged or foreign session is listed with its reason and hides no other.
-    STATE says "open" where a running process holds the session for writing.
+    Reads headers only, unless --tool, --code or --open ask for what is in the logs. The times are
+    about the last change of a log. A damaged or foreign session is listed with its reason and hides
+    no other. STATE says "open" where a running process holds the session for writing.
 
     \b
     Examples:
       interlock sessions list
       interlock sessions list -n 20 --root ./logs
+      interlock sessions list --since 2d --code TOOL_OUTCOME_UNKNOWN
       interlock sessions list --json | jq -r '.sessions[].id'
     """
+    from .choose import Choice
     from .listing import show_list
 
-    show_list(root_of(root), limit=limit, as_json=as_json)
+    choice = Choice(time_of(since), time_of(until), tool, code, open_turn)
+    show_list(root_of(root), choice, limit=limit, as_json=as_json)
 
 
 @app.command()
@@ -50,6 +63,8 @@ def show(
     code: Annotated[
         str | None, typer.Option(help="Only calls that ended with this code (ok: a success).")
     ] = None,
+    since: Since = None,
+    until: Until = None,
     full: Annotated[bool, typer.Option("--full", help="Shorten no text.")] = False,
     raw: Annotated[bool, typer.Option("--raw", help="Print the log's rows as they are.")] = False,
     as_json: Json = False,
@@ -74,7 +89,8 @@ def show(
     if raw and as_json:
         raise CommandFailed("--raw and --json exclude each other", 2)
     found = locate(session, root_of(root))
-    run(found, Filter(turn, tool, code), full=full, raw=raw, as_json=as_json)
+    wanted = Filter(turn, tool, code, time_of(since), time_of(until))
+    run(found, wanted, full=full, raw=raw, as_json=as_json)
 
 
 @app.command()

@@ -106,6 +106,7 @@ def _raw(log: Log, wanted: Filter) -> None:
         if event.type == "tool/call":
             calls[event.data["callId"]] = event.data["name"]
         shown = wanted.turn is None or turn == wanted.turn
+        shown = shown and wanted.in_time(event.time, event.time)
         if shown and wanted.tool is not None:
             shown = _tool_of(event.data, calls) == wanted.tool
         if shown and wanted.code is not None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from interlock.backends.errors import SessionError
-from interlock.backends.verify import NotALog
+from interlock.backends.verify import NotALog, Progress
 from interlock.backends.verify import verify as verify_logs
 
 from .locate import locate
@@ -22,7 +26,9 @@ def verify(path: str | None, root: Path, *, as_json: bool) -> int:
     (2) for what is no log and no root.
     """
     try:
-        report = verify_logs(_target(path, root))
+        with _progress() as progress:
+            target = _target(path, root)
+            report = verify_logs(target, processes=os.cpu_count() or 1, progress=progress)
     except NotALog as error:
         raise CommandFailed(str(error), 2) from None
     if as_json:
@@ -34,6 +40,27 @@ def verify(path: str | None, root: Path, *, as_json: bool) -> int:
         if len(report.sessions) > 1:
             out.print(_summary(report.sessions), style="dim", soft_wrap=True)
     return 0 if report.sound else 1
+
+
+@contextmanager
+def _progress() -> Iterator[Progress | None]:
+    """Show on a terminal's stderr how far the reading is; elsewhere show nothing."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich import progress as bars
+    from rich.console import Console
+
+    columns = (
+        bars.BarColumn(),
+        bars.DownloadColumn(),
+        bars.TransferSpeedColumn(),
+        bars.TimeRemainingColumn(),
+    )
+    # On stderr, so that what is reported can go into a pipe.
+    with bars.Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("verify", total=None)
+        yield lambda seen, total: bar.update(task, completed=seen, total=total)
 
 
 def _target(path: str | None, root: Path) -> Path:

@@ -36,7 +36,7 @@ class Contents(msgspec.Struct, frozen=True):
 
 def read_contents(directory: Path, disk: Disk) -> Contents:
     """Read the journal of a writer that is gone; ``OSError`` if it cannot be read."""
-    done = _read_done(directory, disk)
+    done = read_done(directory, disk)
     if ALL in done:
         # Some of its epochs may be gone already, and what is left says nothing by itself.
         return Contents(directory, {}, done, None)
@@ -129,7 +129,8 @@ def _read(fd: int, length: int, offset: int, disk: Disk) -> bytes:
     return b"".join(parts)
 
 
-def _read_done(directory: Path, disk: Disk) -> frozenset[str]:
+def read_done(directory: Path, disk: Disk) -> frozenset[str]:
+    """Return the paths that have been mended from a journal; ``OSError`` if that cannot be read."""
     try:
         fd = disk.open(directory / DONE, os.O_RDONLY)
     except FileNotFoundError:

@@ -6,8 +6,10 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
+import msgspec
+
 from ..disk import Disk, write_all
-from .contents import Contents, read_contents
+from .contents import Contents, read_contents, read_done
 from .names import ALL, DONE, LOCK, is_writer, journals_directory, parse_epoch
 
 
@@ -74,7 +76,10 @@ class DeadJournals:
         if contents.directory.name not in self._known:
             return
         self._note(contents.directory, path)
-        known = read_contents(contents.directory, self._disk)
+        # Others may have mended sessions of it meanwhile; a dead journal's records never change.
+        done = read_done(contents.directory, self._disk)
+        entries = {} if ALL in done else contents.entries
+        known = msgspec.structs.replace(contents, entries=entries, done=done)
         self._known[contents.directory.name] = known
         if not known.open_paths and known.fault is None:
             self._remove(contents.directory)

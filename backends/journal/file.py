@@ -128,8 +128,8 @@ class JournalFile:
             self._refuse_failed()
             try:
                 start = segment_offset(other, size)
+                # Without a sync: the next record's has it on disk, and nothing depends on it.
                 self._fill(start + done, start + end)
-                self._disk.fsync(self._fd)
             except OSError as error:
                 self.failed = True
                 raise EpochError from error

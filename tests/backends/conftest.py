@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -32,6 +33,8 @@ class FaultyDisk(OsDisk):
     longest_write: int | None = None
     names: dict[int, str] = field(default_factory=dict)
     last_call: int | None = None
+    #: The number of the call that fails once, with EIO.
+    bad_call: int | None = None
 
     def die_at(self, step: int) -> None:
         """Stop for good at the given call, as a killed process does: nothing runs after it."""
@@ -51,6 +54,8 @@ class FaultyDisk(OsDisk):
         if self.last_call is not None and len(self.calls) >= self.last_call:
             raise Killed(operation)
         self.calls.append((operation, name))
+        if len(self.calls) == self.bad_call:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
         self._look(operation, name)
 
     def _look(self, operation: str, name: str) -> None:

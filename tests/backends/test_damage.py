@@ -322,6 +322,7 @@ def test_a_log_of_another_session_is_refused_where_one_was_asked_for(raw, lines)
 
 
 def test_a_file_that_a_writer_takes_back_under_the_reader_is_read_again(file, lines, monkeypatch):
+    monkeypatch.setattr(frames, "_FIRST_CHUNK", 64)
     monkeypatch.setattr(frames, "_CHUNK", 64)
     file.add(lines[:1], lines[1:6], lines[6:])
     file.path.write_bytes(file.data)

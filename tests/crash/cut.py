@@ -64,8 +64,7 @@ class Cut:
         self.operation = operation
         self._root = machine.root
         self._files = {
-            file: _FileThen(file.durable, file.pending, len(file.pending))
-            for file in machine.files
+            file: _FileThen(file.durable, file.pending, len(file.pending)) for file in machine.files
         }
         self._directories = {
             directory: _DirectoryThen(directory.durable, directory.pending, len(directory.pending))

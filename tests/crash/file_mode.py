@@ -77,8 +77,9 @@ def appends(stage: Stage) -> None:
         client.flush(name)
         client.stop()
 
-    stage.together(*[lambda name=name, client=client: work(name, client)
-                     for name, client in clients.items()])
+    stage.together(
+        *[lambda name=name, client=client: work(name, client) for name, client in clients.items()]
+    )
 
 
 def spill(client: Client, name: str) -> None:
@@ -159,8 +160,9 @@ def torn_tail(stage: Stage) -> None:
             client.flush(name)
         client.stop()
 
-    stage.together(*[lambda name=name, client=client: go_on(name, client)
-                     for name, client in clients.items()])
+    stage.together(
+        *[lambda name=name, client=client: go_on(name, client) for name, client in clients.items()]
+    )
 
 
 def dying(client: Client, operation: str, body, skip: int = 0) -> bool:
@@ -214,16 +216,27 @@ def migration(stage: Stage) -> None:
         client.flush(name)
         client.stop()
 
-    stage.together(*[lambda name=name, client=client: go_on(name, client)
-                     for name, client in clients.items()])
+    stage.together(
+        *[lambda name=name, client=client: go_on(name, client) for name, client in clients.items()]
+    )
 
 
 def old_log(name: str, *, compressed: bool) -> bytes:
     """Return a log of generation 0 with one turn."""
-    header = {"type": "session", "version": 0, "id": name, "createdAt": 1, "cwd": CWD,
-              "delegationDepth": 0}
-    message = {"id": "u", "role": "user", "source": {"kind": "user"},
-               "content": [{"type": "text", "text": f"hello {name}"}]}
+    header = {
+        "type": "session",
+        "version": 0,
+        "id": name,
+        "createdAt": 1,
+        "cwd": CWD,
+        "delegationDepth": 0,
+    }
+    message = {
+        "id": "u",
+        "role": "user",
+        "source": {"kind": "user"},
+        "content": [{"type": "text", "text": f"hello {name}"}],
+    }
     rows: list[dict[str, Any]] = [
         {"type": "turn/start", "data": {"turn": 1}},
         {"type": "step/start", "data": {"turn": 1, "step": 1}},

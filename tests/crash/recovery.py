@@ -74,7 +74,9 @@ def interrupt(tree: Tree, durability: Durability, model: Model, draw: random.Ran
     except InterlockError as error:
         return f"interrupted at {cut.operation}, then refused: {error.message}"
     if found != expected:
-        return f"interrupted at {cut.operation} it holds {_counts(found)}, {_counts(expected)} if not"
+        return (
+            f"interrupted at {cut.operation} it holds {_counts(found)}, {_counts(expected)} if not"
+        )
     return None
 
 
@@ -103,8 +105,10 @@ def _read(machine: Machine) -> dict[str, Lines]:
     for listing in view.list():
         if listing.header is None or listing.path is None or listing.code is not None:
             code = listing.code
-            raise InterlockError(code, f"{listing.directory}: {listing.message}") if code else (
-                AssertionError(listing)
+            raise (
+                InterlockError(code, f"{listing.directory}: {listing.message}")
+                if code
+                else (AssertionError(listing))
             )
         found[listing.header.id] = _lines(listing.path, view)
     process.kill()
@@ -153,5 +157,3 @@ def _write(machine: Machine, durability: Durability, names: list[str]) -> dict[s
 
 def _counts(sessions: dict[str, Lines]) -> str:
     return ", ".join(f"{name}: {len(lines)} events" for name, lines in sorted(sessions.items()))
-
-

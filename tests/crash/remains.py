@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 from typing import Literal
 
-from .machine import Change, Truncate, Write, apply, applied
+from .machine import Change, Truncate, Write, applied, apply
 
 Model = Literal["prefix", "sectors"]
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+
+from interlock.backends.reading import read_log
 
 
 def test_L17_a_bad_session_is_named_and_hides_no_other(cli, make, drafts):
@@ -96,3 +99,30 @@ def test_the_root_option_wins_over_the_environment(cli, make, drafts):
     make("a", *drafts.whole())
     ran = cli("sessions", "list", "--root", cli.root, "--json", INTERLOCK_ROOT="/nowhere")
     assert json.loads(ran.out)["total"] == 1
+
+
+def ids(ran) -> set[str]:
+    return {entry["id"] for entry in ran.json["sessions"]}
+
+
+def test_sessions_are_chosen_by_tool_code_open_turn_and_time(cli, make, drafts):
+    whole, interrupted = make("whole", *drafts.whole()), make("cut", *drafts.cut_in_call())
+    os.utime(whole, (1_000, 1_000))
+    assert ids(cli("sessions", "list", "--open", "--json")) == {"cut"}
+    assert ids(cli("sessions", "list", "--until", "1970-01-02", "--json")) == {"whole"}
+    assert ids(cli("sessions", "list", "--since", "1h", "--json")) == {"cut"}
+    tools = {
+        event.data["name"]
+        for path in (whole, interrupted)
+        for event in read_log(path).events
+        if event.type == "tool/call"
+    }
+    [tool] = tools
+    assert ids(cli("sessions", "list", "--tool", tool, "--json")) == {"whole", "cut"}
+    assert ids(cli("sessions", "list", "--tool", "nothing", "--json")) == set()
+    assert ids(cli("sessions", "list", "--tool", tool, "--code", "ok", "--json")) == {"whole"}
+    assert "No session like that" in cli("sessions", "list", "--tool", "nothing").out
+
+
+def test_a_time_that_is_none_is_refused_in_one_line(cli):
+    assert "is no time" in cli("sessions", "list", "--since", "soon").refused(2)

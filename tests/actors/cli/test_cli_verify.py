@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import random
+import select
 import shutil
 from pathlib import Path
 
 import pytest
-from interlock.backends import frames
+from interlock.backends import frames, verify_pool
+from interlock.backends.verify import verify
 
 
 def _frames(data):
@@ -114,3 +118,42 @@ def test_L12_a_log_of_the_harness_is_shown_and_exported_as_the_current_stream(cl
     exported = cli("sessions", "export", log, "--format", "jsonl")
     assert exported.status == 0, exported.err
     assert exported.out.count('"type":"tool/call"') == 1
+
+
+@pytest.fixture
+def large(cli, make, drafts):
+    """A root that is worth other processes, with one damaged log in it."""
+    noise = random.Random(7)
+    for number in range(4):
+        path = make(f"s{number}", *drafts.whole(), drafts.user(noise.randbytes(5_000_000).hex()))
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    return cli.root
+
+
+def test_a_large_root_is_verified_by_other_processes_with_the_same_report(cli, large):
+    ran = cli("sessions", "verify", "--json")
+    assert ran.status == 1
+    assert ran.json == verify(large).to_json()
+    assert [e["status"] for e in ran.json["sessions"]] == ["ok", "ok", "ok", "corrupt"]
+
+
+def test_a_process_that_verifies_and_dies_is_said_in_one_line(monkeypatch, large):
+    monkeypatch.setattr(verify_pool, "_MODULE", "interlock.backends.no_such_module")
+    with pytest.raises(OSError, match="has ended"):
+        verify(large, processes=2)
+
+
+def test_ctrl_c_ends_a_verification_and_its_processes(start, large, cli):
+    process = start("sessions", "verify", "--root", str(large))
+    children = Path(f"/proc/{process.process.pid}/task/{process.process.pid}/children")
+    found: list[str] = []
+    while not found and process.process.poll() is None:
+        found = children.read_text().split()
+    ends = [os.pidfd_open(int(pid)) for pid in found]
+    assert process.interrupt() == 130
+    for end in ends:
+        # At the latest when their input ends.
+        assert select.select([end], [], [], 30)[0]
+        os.close(end)

@@ -86,6 +86,24 @@ def test_F1_the_agent_dies_and_the_running_bodys_result_is_recorded(
     assert session.repaired_events >= 2
 
 
+def test_F1_the_agent_and_an_owner_die_together_and_no_process_stays(
+    script: Script, root: Path, tmp_path: Path
+) -> None:
+    for victim in ("writer", "launcher", "dispatcher"):
+        agent = script(AGENT.format(root=str(root / victim), tmp=str(tmp_path / victim)))
+        (tmp_path / victim).mkdir()
+        assert agent.stdout is not None
+        owners = json.loads(agent.stdout.readline())
+        until((tmp_path / victim / "mark").exists)
+        processes = [*owners.values(), *descendants(agent.pid)]
+        # Nobody is left who could tell the others that this one has ended.
+        os.kill(owners[victim], signal.SIGKILL)
+        agent.kill()
+        agent.wait()
+        (tmp_path / victim / "go").touch()
+        assert all(ended(pid, 10.0) for pid in processes), f"with the {victim} dead, one stayed"
+
+
 def test_F3_the_dispatcher_dies_and_the_turn_goes_on(start: Start, tmp_path: Path) -> None:
     runtime = start()
     mark, go = tmp_path / "mark", tmp_path / "go"
