@@ -55,7 +55,10 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "--states", type=int, default=3500, metavar="N",
+        "--states",
+        type=int,
+        default=3500,
+        metavar="N",
         help="different disks for each workload, at least (default 3500)",
     )
     parser.add_argument("--workload", default="", metavar="W", help="only those with W in the name")
@@ -92,7 +95,11 @@ def _spread(work: Callable[[str], Done], names: list[str], jobs: int) -> Iterato
 
 def _print_tallies(tallies: Iterator[Tally]) -> int:
     line = "{:36} {:>6} {:>6} {:>9} {:>9} {:>8} {:>8} {:>10}"
-    print(line.format("workload", "runs", "cuts", "tried", "distinct", "results", "per s", "violations"))
+    print(
+        line.format(
+            "workload", "runs", "cuts", "tried", "distinct", "results", "per s", "violations"
+        )
+    )
     total = Tally("all")
     for tally in tallies:
         _print_tally(line, tally)

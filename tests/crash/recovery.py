@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from contextlib import suppress
 from pathlib import Path
 
 from interlock.backends.errors import InterlockError
@@ -90,10 +91,8 @@ def _run_until(machine: Machine, last: int, durability: Durability, names: list[
             process.kill()
 
     machine.watch = watch
-    try:
+    with suppress(Killed):
         _open(process, durability, names)
-    except Killed:
-        pass
     machine.watch = None
     return cuts[0] if cuts else Cut(machine, "the end")
 
