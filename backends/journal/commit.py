@@ -24,8 +24,8 @@ class _Ready:
 def commit(journal: Journal, items: Sequence[Item]) -> list[int | InterlockError]:
     """Make batches durable and return, for each, its last durable seq or why it is not.
 
-    One log's refusal does not touch the others (L17). What is too long for a record is written in
-    its own file. One call at a time; the commit thread.
+    One log's refusal does not touch the others (L17). What is too long for a record goes
+    into several of its own. One call at a time; the commit thread.
     """
     outcomes: list[int | InterlockError] = []
     ready: list[_Ready] = []

@@ -12,7 +12,7 @@ from itertools import chain
 from .cut import Tree, is_beside_the_point, is_temporary
 from .notes import Outcome, judge
 from .recovery import interrupt, recover
-from .turns import steady_names
+from .turns import in_one_thread, steady_names
 from .workload import Moment, Stage, Workload
 
 #: Disks made of one cut point in one run, at least and at most.
@@ -87,7 +87,7 @@ class _Exploration:
             tally.runs += 1
             tally.reached |= stage.reached
             if self.cuts:
-                with steady_names("names after a power cut"):
+                with in_one_thread(), steady_names("names after a power cut"):
                     self._visit(number, stage.moments)
             if self._over():
                 break

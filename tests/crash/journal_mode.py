@@ -267,7 +267,10 @@ def torn_tail(stage: Stage) -> None:
             client.create(name)
             client.append(name, turn(1))
             client.flush(name)
-            client.say(name, count=5, size=900)
+            if stage.number % 4 < 2:
+                client.say(name, count=5, size=900)
+            else:
+                client.say_much(name)
             dying(client, "fdatasync", lambda client=client, name=name: client.flush(name))
         stage.tear()
     client = stage.client()
@@ -284,6 +287,28 @@ def torn_tail(stage: Stage) -> None:
     client.stop()
 
 
+def long_batches(stage: Stage) -> None:
+    """Batches too long for a record go into several; in most runs an operation fails."""
+    client = stage.client()
+    with stage.unseen():
+        for name in ("a", "b"):
+            client.create(name)
+            client.append(name, turn(1))
+        client.flush("a", "b")
+    client.process.fault = nth_fault(stage)
+    for size in (60, 9000, 200):
+        names = [name for name in ("a", "b") if name in client.logs]
+        for name in names:
+            client.say(name, size=size if name == "a" else 50)
+        client.insist(*names, tries=2)
+    client.process.fault = None
+    if stage.number % 3:
+        client.stop()
+    else:
+        client.kill()
+    go_on(stage, "a", "b")
+
+
 JOURNAL_MODE = (
     Workload("journal: first publication", "journal", publication),
     Workload("journal: creators race", "journal", first_publication),
@@ -294,5 +319,6 @@ JOURNAL_MODE = (
     Workload("journal: taken over, then replayed", "journal", takeover, runs=60),
     Workload("journal: replay interrupted", "journal", replays, runs=10),
     Workload("journal: torn-tail rewrite", "journal", torn_tail, runs=4),
+    Workload("journal: long batches", "journal", long_batches, runs=60),
     Workload("journal: migration", "journal", migration),
 )

@@ -38,6 +38,13 @@ class Remains:
         self._sectors = _touched(changes) if model == "sectors" else []
         self.count = self._torn + self._sector_choices() + 1
 
+    def draw(self, draw: random.Random) -> int:
+        """Draw one of the contents: cut short somewhere, or with lost sectors, half and half."""
+        mixed = self.count - self._torn - 1
+        if mixed and draw.random() < 0.5:
+            return self._torn + draw.randrange(mixed)
+        return draw.randrange(self.count)
+
     def content(self, index: int) -> bytes:
         """Return one of the contents; the last one has every change."""
         for changes, cuts in zip(self._orders, self._cuts, strict=True):

@@ -16,7 +16,7 @@ from .machine import Fault, Machine, Process
 from .notes import Note, Notes
 from .places import current_place
 from .remains import Model, Remains
-from .turns import Turns, steady_names, taking_turns
+from .turns import Turns, in_one_thread, steady_names, taking_turns
 
 
 class Workload(NamedTuple):
@@ -101,7 +101,7 @@ class Stage:
         """Run the workload to its end, the last cut included; return what it raised."""
         raised: BaseException | None = None
         # Runs name alike what is alike in them, so that equal disks are seen to be equal.
-        with taking_turns(self._turns), steady_names("names of a run"):
+        with taking_turns(self._turns), in_one_thread(), steady_names("names of a run"):
             try:
                 self._workload.run(self)
             except Exception as error:
