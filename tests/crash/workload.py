@@ -94,7 +94,7 @@ class Stage:
         self.use(Cut(self.machine, "").any_disk(self.model, self.draw))
 
     def tear(self) -> None:
-        """Go on after a power cut that left a prefix of what was not synced (file mode's)."""
+        """Go on after a power cut that left a prefix of what was not synced (file mode)."""
         self.use(Cut(self.machine, "").any_disk("prefix", self.draw))
 
     def run(self) -> BaseException | None:
