@@ -132,5 +132,3 @@ def _print_table(names: list[str], seed: int, jobs: int) -> int:
         print(f"{'ok ' if row.good else 'BAD'} {row.place}")
         print(f"    {row.workload or 'no workload'}: {row.report}", flush=True)
     return 0 if good else 1
-
-
