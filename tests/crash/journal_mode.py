@@ -282,6 +282,37 @@ def removal(stage: Stage) -> None:
     go_on(stage, "b", "a")
 
 
+def given_up(stage: Stage) -> None:
+    """A batch fails with the journal's sync and is given up; others write where it would stand."""
+    first = stage.client()
+    with stage.unseen():
+        for name in ("a", "b"):
+            first.create(name)
+            first.say(name)
+        first.flush("a", "b")
+        first.say("a", size=60 + 200 * (stage.number % 3))
+        first.process.fault = Faults(stage, 0, kinds=["fdatasync"])
+        first.flush("a")
+        first.process.fault = None
+    first.close("a")
+    second = stage.client()
+    second.open("a")
+    second.say("a", size=90)
+    second.flush("a")
+    while first.backend.tend():
+        first.process.pause()
+    first.say("b")
+    first.flush("b")
+    first.stop()
+    second.say("a")
+    second.flush("a")
+    if stage.number % 2:
+        second.stop()
+    else:
+        second.kill()
+    go_on(stage, "a", "b")
+
+
 def torn_tail(stage: Stage) -> None:
     """File mode leaves a torn end and dies; a journaling writer mends it, with a dead journal."""
     with stage.unseen():
@@ -354,6 +385,7 @@ JOURNAL_MODE = (
     Workload("journal: taken over, then replayed", "journal", takeover, runs=60),
     Workload("journal: replay interrupted", "journal", replays, runs=10),
     Workload("journal: two epochs removed", "journal", removal, runs=6),
+    Workload("journal: a batch given up", "journal", given_up, runs=6),
     Workload("journal: torn-tail rewrite", "journal", torn_tail, runs=4),
     Workload("journal: long batches", "journal", long_batches, runs=60),
     Workload("journal: migration", "journal", migration),
