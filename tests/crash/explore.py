@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import random
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -45,20 +45,23 @@ def explore(
     *,
     seed: int = 0,
     thorough: bool = False,
-    cuts: bool = True,
     without: str | None = None,
 ) -> Tally:
     """Run a workload, a case after the other, until ``states`` different disks were opened.
 
     Disks differ if what can be recovered from differs: every file's bytes and name, but for
     temporary files and the lines in locks. All cut points of a run are visited, and if
-    ``thorough`` all cases of the workload, so more may be opened. Without ``cuts`` the
-    workload only runs. ``without`` is a place whose sync is left out; the first violation is then
-    the last.
+    ``thorough`` all cases of the workload, so more may be opened. ``without`` is a place whose
+    sync is left out; the first violation is then the last.
     """
-    exploration = _Exploration(workload, states, seed, thorough, without)
-    exploration.cuts = cuts
-    return exploration.run()
+    return _Exploration(workload, states, seed, thorough, without).run()
+
+
+def cases(workload: Workload, seed: int) -> list[int]:
+    """Return the numbers of a workload's cases, in an order of the seed's."""
+    numbers = list(range(workload.runs))
+    random.Random(f"{seed} cases").shuffle(numbers)
+    return numbers
 
 
 class _Exploration:
@@ -73,12 +76,12 @@ class _Exploration:
         self._known: dict[bytes, Outcome] = {}
         self._results: set[bytes] = set()
         self._draw = random.Random(f"{seed} disks {workload.name}")
-        self.cuts = True
         self.tally = Tally(workload.name)
 
     def run(self) -> Tally:
         tally, began, fruitless = self.tally, time.monotonic(), 0
-        for number in self._numbers():
+        cases_first = cases(self._workload, self._seed)
+        for number in chain(cases_first, range(len(cases_first), _MAX_RUNS)):
             before = tally.distinct
             stage = Stage(self._workload, number, self._seed, self._without)
             raised = stage.run()
@@ -86,9 +89,8 @@ class _Exploration:
                 tally.violations.append(f"run {number} itself: {raised!r}")
             tally.runs += 1
             tally.reached |= stage.reached
-            if self.cuts:
-                with in_one_thread(), steady_names("names after a power cut"):
-                    self._visit(number, stage.moments)
+            with in_one_thread(), steady_names("names after a power cut"):
+                self._visit(number, stage.moments)
             if self._over():
                 break
             fruitless = fruitless + 1 if tally.distinct == before else 0
@@ -98,12 +100,6 @@ class _Exploration:
         tally.results = len(self._results)
         tally.seconds = time.monotonic() - began
         return tally
-
-    def _numbers(self) -> Iterator[int]:
-        """Yield the numbers of runs: every case once, in any order, then others."""
-        cases = list(range(self._workload.runs))
-        random.Random(f"{self._seed} cases").shuffle(cases)
-        return chain(cases, range(len(cases), _MAX_RUNS))
 
     def _over(self) -> bool:
         return self._without is not None and bool(self.tally.violations)

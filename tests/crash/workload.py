@@ -59,6 +59,8 @@ class Stage:
         self._workload = workload
         self._without = without
         self.recording = True
+        #: Whether cuts are taken at all; without them the workload only runs.
+        self.cutting = True
         self._start(self.machine)
 
     def use(self, tree: Tree) -> None:
@@ -119,7 +121,7 @@ class Stage:
         self._take(f"{operation} {path}")
 
     def _take(self, operation: str) -> None:
-        if self.recording:
+        if self.recording and self.cutting:
             self.moments.append(Moment(Cut(self.machine, operation), dict(self.notes)))
 
     def _wanted(self, operation: str) -> bool:
