@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+
 from . import jsontext, schema
 from .codes import Code
 from .disk import Disk, OsDisk

@@ -166,10 +166,8 @@ class V2ToV3:
             self._foreign_delivery = row.seq
 
     def _note_ids(self, row: Row) -> None:
-        if row.type in _WITH_MESSAGES:
-            messages = messages_of(row.data)
-        else:
-            messages = (row.data["message"],)
+        wrapped = row.type not in _WITH_MESSAGES
+        messages = (row.data["message"],) if wrapped else messages_of(row.data)
         for message in messages:
             if message["id"].startswith(_MADE):
                 if message["id"] in self._made_ids:
