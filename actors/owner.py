@@ -45,6 +45,7 @@ from .messages import (
     Stopped,
     Welcome,
 )
+from .pace import Pace
 from .port import Timer
 from .requests import Requests, Timers
 from .roles import Role
@@ -148,6 +149,7 @@ class Owner(pykka.ThreadingActor):
         self._timers = Timers()
         self._requests = Requests(self.mailbox, self._timers)
         self._pool: ThreadPoolExecutor | None = None
+        self._pace = Pace()
         self._watches: dict[int, tuple[Watch, Callable[[], None]]] = {}
         self._stopping = False
         self._host_is_lost = False
@@ -411,7 +413,12 @@ class Owner(pykka.ThreadingActor):
 
     def work(self, job: Callable[[], Any], *, brief: bool = False) -> Promise[Any]:
         if brief:
-            return attempt(job)
+            if not self._pace.is_slow:
+                return attempt(lambda: self._pace.run(job))
+            return self._pooled(lambda: self._pace.run(job))
+        return self._pooled(job)
+
+    def _pooled(self, job: Callable[[], Any]) -> Promise[Any]:
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self.pool_size, f"interlock-{self.config.role}-io")
         promise: Promise[Any] = Promise()

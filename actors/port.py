@@ -84,8 +84,9 @@ class Port(Protocol):
         """Run blocking ``job`` on a thread of the owner's pool; the promise holds what it
         returns.
 
-        A ``brief`` one, of about the time that two changes of thread take, is done at once in the
-        owner's own thread: the promise holds when this returns.
+        A ``brief`` one computes, and waits for little more than one sync of the disk. It is done at
+        once in the owner's own thread, where the promise holds when this returns, unless the last
+        one had to wait for long.
         """
 
     def peer_incarnation(self, role: Role) -> str:
