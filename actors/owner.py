@@ -225,6 +225,8 @@ class Owner(pykka.ThreadingActor):
         elif isinstance(message, Terminate):
             self._terminate()
         self._timers.run(self.now())
+        # What follows may wait for the disk; what was answered so far need not.
+        self.mailbox.dispatch()
         self.core.batch_done()
         self.mailbox.wake_at = self._timers.next()
 
@@ -275,7 +277,7 @@ class Owner(pykka.ThreadingActor):
         """Answer a request with why it was not done."""
         rid = getattr(message, "rid", None)
         if rid is not None:
-            self.send(peer, refusal(rid, error))
+            self.post(peer, refusal(rid, error))
 
     def _counters(self) -> dict[str, int]:
         own = {
@@ -396,6 +398,9 @@ class Owner(pykka.ThreadingActor):
 
     def send(self, peer: bytes, message: Message) -> bool:
         return self.mailbox.send(peer, message)
+
+    def post(self, peer: bytes, message: Message) -> None:
+        self.mailbox.post(peer, message)
 
     def tell(self, role: Role, message: Message) -> bool:
         return self.mailbox.tell(role, message)

@@ -62,6 +62,11 @@ class Port(Protocol):
     def send(self, peer: bytes, message: Message) -> bool:
         """Send to a connected peer by identity; False where it is gone."""
 
+    def post(self, peer: bytes, message: Message) -> None:
+        """Send to a connected peer along with whatever else goes there now: for replies, where
+        nobody needs to know whether the peer is gone.
+        """
+
     def tell(self, role: Role, message: Message) -> bool:
         """Send to an owner without expecting a reply; False where there is no way to it."""
 

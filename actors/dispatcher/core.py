@@ -229,7 +229,7 @@ class DispatcherCore:
                 reply: Message = StepExecuted(message.rid, results.result())
             except InterlockError as error:
                 reply = refusal(message.rid, error)
-            self._port.send(peer.identity, reply)
+            self._port.post(peer.identity, reply)
 
         results.then(done)
 

@@ -81,7 +81,7 @@ class WriterCore:
             case RepairSession(rid, session):
                 self._repair(peer, rid, self._session(session))
             case SessionState(rid, session):
-                self._port.send(peer.identity, self._opened(rid, self._session(session)))
+                self._port.post(peer.identity, self._opened(rid, self._session(session)))
             case ReadPending(rid, session, from_seq):
                 self._read_pending(peer, rid, self._session(session), from_seq)
             case Subscribe(rid, session):
@@ -241,7 +241,7 @@ class WriterCore:
                 return
             opened = Open(log, peer.key, peer.identity, log.header.created_at)
             self._sessions[session] = opened
-            self._port.send(peer.identity, self._opened(rid, opened))
+            self._port.post(peer.identity, self._opened(rid, opened))
 
         promise.then(done)
 
@@ -289,7 +289,7 @@ class WriterCore:
             except InterlockError as error:
                 self._refuse(peer, rid, error)
             else:
-                self._port.send(peer.identity, SessionClosed(rid, opened.log.header.id, durable))
+                self._port.post(peer.identity, SessionClosed(rid, opened.log.header.id, durable))
 
         promise.then(done)
 
@@ -422,7 +422,7 @@ class WriterCore:
 
     def _reply(self, peer: Peer, rid: int, opened: Open, first: int, last: int) -> None:
         fold = opened.log.fold
-        self._port.send(
+        self._port.post(
             peer.identity,
             Appended(
                 rid,
@@ -457,7 +457,7 @@ class WriterCore:
 
     def _read_pending(self, peer: Peer, rid: int, opened: Open, from_seq: int) -> None:
         lines = [encode_line(event) for event in opened.log.pending_events(from_seq)]
-        self._port.send(
+        self._port.post(
             peer.identity,
             PendingEvents(
                 rid,
@@ -471,7 +471,7 @@ class WriterCore:
 
     def _subscribe(self, peer: Peer, rid: int, opened: Open) -> None:
         opened.streams.add(peer.identity)
-        self._port.send(
+        self._port.post(
             peer.identity,
             Subscribed(
                 rid,
@@ -517,7 +517,7 @@ class WriterCore:
     def _refuse(self, peer: Peer, rid: int, error: InterlockError) -> None:
         from ..owner import refusal
 
-        self._port.send(peer.identity, refusal(rid, error))
+        self._port.post(peer.identity, refusal(rid, error))
 
 
 def _version() -> str:

@@ -87,6 +87,9 @@ class VirtualPort:
     def send(self, peer: bytes, message: Message) -> bool:
         return self.network.send(self, peer, message)
 
+    def post(self, peer: bytes, message: Message) -> None:
+        self.network.send(self, peer, message)
+
     def tell(self, role: Role, message: Message) -> bool:
         return self.network.send(self, self.network.address(role), message)
 
