@@ -227,8 +227,8 @@ class LogFold:
             draft.ignorable,
             draft.surface_op,
             draft.sources,
+            data,
         )
-        event.__dict__["data"] = data
         self._check(event)
         self._apply(event)
         return event

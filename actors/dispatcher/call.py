@@ -64,6 +64,9 @@ class CallRun:
     approval_policy: str | None = None
     cancelled: Promise[str] = field(default_factory=Promise)
     asks: int = 0
+    #: F3: what an earlier life of the dispatcher left of its approvals (R6).
+    undecided: list[str] = field(default_factory=list)
+    never_released: bool = False
     #: Whether the tool and the arguments were looked at, and what is wrong with them.
     checked: bool = False
     problem: Ended | None = None

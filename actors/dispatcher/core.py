@@ -247,6 +247,8 @@ class DispatcherCore:
             spec=self._specs.get(call.name),
             call_seq=call.started_seq,
             covers=call.started_seq,
+            undecided=call.undecided,
+            never_released=call.never_released,
         )
 
     def _progress(self, peer: Peer, message: BodyProgress) -> None:

@@ -16,17 +16,25 @@ from interlock.sandbox.policy import Mode, wider
 from ..bodies.validate import validate
 from ..errors import ToolError
 from ..fibers import Promise, first
-from ..messages import Appended, BuildCommand, CommandBuilt, JudgeCall, Judged, WireResult
+from ..messages import (
+    Appended,
+    BuildCommand,
+    CommandBuilt,
+    JudgeCall,
+    Judged,
+    Widening,
+    WireResult,
+)
 from ..port import PeerLostError, Port, ReplyTimeoutError
 from ..release import Checkpoint
 from ..tools.failure import InvalidArgumentsError
 from ..tools.fit import preview
-from ..tools.outcome import Outcome
+from ..tools.outcome import Outcome, shorten
 from ..tools.spec import ToolSpec
 from .approvals import Approvals
 from .bodies import Bodies
 from .call import CallRun, Ended
-from .ends import advice, with_note
+from .ends import dispatcher_lost, with_note
 from .log import LogClient, appended_anyway, checkpoint_failed
 from .workers import WorkerPool
 
@@ -34,6 +42,8 @@ from .workers import WorkerPool
 JUDGE_TIMEOUT = 10.0 + 1.0
 #: A builder is pure and short (s).
 BUILD_TIMEOUT = 30.0
+#: Characters of a justification that are shown and stored.
+JUSTIFICATION = 2000
 
 #: P2: gates fold to the strictest answer.
 STRICTNESS = {"allow": 0, "ask": 1, "cancel": 2, "deny": 3}
@@ -114,14 +124,9 @@ class Pipeline:
 
     async def lost(self, call: CallRun, slots: Slots) -> WireResult:
         """F3: an earlier life of the dispatcher recorded this call; its bodies ended with it."""
-        outcome = Outcome.failure(
-            Code.TOOL_OUTCOME_UNKNOWN,
-            "The call was recorded, but the dispatcher that led it has ended, and what of it ran "
-            f"was ended too. {advice(call)}",
-            meta={"how": "the tool dispatcher has ended"},
-        )
+        await self._approvals.close(call)
         slots.leave(call)
-        return await self._log.record(call, outcome)
+        return await self._log.record(call, dispatcher_lost(call))
 
     async def _outcome(
         self, call: CallRun, appended: Promise[Appended], index: int, *, plain: bool, slots: Slots
@@ -243,23 +248,27 @@ class Pipeline:
         if reasons:
             await self._approvals.approve(call, _shown("; ".join(reasons), call))
         if widening is not None:
-            await self._widen(call, *widening)
+            await self._widen(call, widening)
         await call.unless_cancelled(slots.enter(call))
 
-    def _widening(self, call: CallRun) -> tuple[str, str] | None:
+    def _widening(self, call: CallRun) -> Widening | None:
         """S4: the command asks for another mode; a wider one needs an approval of its own."""
         command = call.command
         if command is None or command.mode is None or command.mode == call.mode:
             return None
         if wider(Mode(command.mode), Mode(call.mode)):
-            return command.mode, command.justification or "no justification given"
+            justification = shorten(command.justification or "", JUSTIFICATION)
+            return Widening(call.mode, command.mode, justification or "no justification given")
         call.mode = command.mode
         return None
 
-    async def _widen(self, call: CallRun, mode: str, justification: str) -> None:
-        call.widened_from, call.mode = call.mode, mode
-        reason = f"run outside {call.widened_from}, in {mode}: {justification}"
-        await self._approvals.approve(call, _shown(reason, call))
+    async def _widen(self, call: CallRun, widening: Widening) -> None:
+        """For this call alone: the mode of the session stays what it is."""
+        call.widened_from, call.mode = widening.mode_from, widening.mode_to
+        reason = (
+            f"run outside {widening.mode_from}, in {widening.mode_to}: {widening.justification}"
+        )
+        await self._approvals.approve(call, _shown(reason, call), widening)
 
     async def _guards(self, call: CallRun) -> None:
         """P2: guards run last, and nothing later reopens what they closed."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from interlock.backends.paths import default_root
 
+from ..answering.route import Answerer, Route, make_routes
 from ..messages import WireTool
 from ..tools.declare import Tool
 from ..tools.gates import Gate, Guard, PostHook
@@ -21,29 +22,8 @@ Compression = Literal["zstd", "none"]
 Policy = Literal["ask", "never"]
 SandboxMode = Literal["read-only", "workspace-write", "danger-full-access"]
 
-#: Instead of an answerer: keep requests open for somebody who attaches (``interlock approvals``).
-EXTERNAL = "external"
-
 
 _FACTORY = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
-
-
-@dataclass(frozen=True)
-class ApprovalRequest:
-    """What an answerer is shown (A6). The arguments are in the session's log, by ``call_id``."""
-
-    request: str
-    session_id: str
-    message_seq: int
-    call_id: str
-    tool: str
-    reason: str
-    digest: str
-    remaining: float
-
-
-#: Returns whether the call is allowed, or "allow" / "reject". Raising means no answer (A3).
-Answerer = Callable[[ApprovalRequest], "bool | str"]
 
 
 @dataclass(frozen=True)
@@ -57,7 +37,8 @@ class RuntimeConfig:
     hooks: Sequence[PostHook] = ()
     approval: Policy = "ask"
     approval_timeout: float = 600.0
-    answerer: Answerer | None = None
+    #: Who is asked, by the name that the log gives them.
+    answerers: Mapping[str, Route] = field(default_factory=dict)
     waits_for_answerer: bool = False
     sandbox: SandboxMode = "workspace-write"
     durability: Durability = "journal"
@@ -94,7 +75,7 @@ def make_config(
     guards: Sequence[Guard] = (),
     hooks: Sequence[PostHook] = (),
     approval: str = "ask",
-    answerer: Answerer | str | None = None,
+    answerer: Answerer | Route | str | Sequence[Answerer | Route | str] | None = None,
     approval_timeout: float = 600.0,
     sandbox: str = "workspace-write",
     durability: str = "journal",
@@ -112,11 +93,7 @@ def make_config(
     worker is refused here with :class:`~interlock.actors.tools.ToolNotPortableError` (a
     ``TypeError``).
     """
-    external = answerer == EXTERNAL
-    if isinstance(answerer, str) and not external:
-        raise ValueError(f"answerer is {answerer!r}; it is a function, {EXTERNAL!r} or None")
-    if answerer is not None and not external and not callable(answerer):
-        raise TypeError(f"answerer is {type(answerer).__name__}, not a function")
+    answerers, external = make_routes(answerer)
     _one_of("approval", approval, get_args(Policy))
     _one_of("sandbox", sandbox, get_args(SandboxMode))
     _one_of("durability", durability, get_args(Durability))
@@ -137,7 +114,7 @@ def make_config(
         hooks=tuple(hooks),
         approval=approval,  # type: ignore[arg-type]
         approval_timeout=approval_timeout,
-        answerer=answerer if callable(answerer) else None,
+        answerers=answerers,
         waits_for_answerer=external,
         sandbox=sandbox,  # type: ignore[arg-type]
         durability=durability,  # type: ignore[arg-type]

@@ -6,13 +6,10 @@ from collections.abc import Sequence
 from typing import cast
 
 from ..errors import InterlockError
-from ..log import Batch, SessionLog
+from ..log import Item
 from .record import Entry
 from .store import JournaledStore
 from .writer import Journal
-
-#: A log and what of it is due; None publishes a log without events (L7).
-Item = tuple[SessionLog, Batch | None]
 
 
 class _Ready:

@@ -40,6 +40,7 @@ class JournaledStore(Store):
         "_owed",
         "_relative",
         "_reserved",
+        "_settling",
         "_tail",
         "_temporary",
         "_unlinked",
@@ -76,6 +77,9 @@ class JournaledStore(Store):
         self._header_digest = digest(encode_header(header))
         #: Guards what a commit and a retirement of the same log both touch.
         self._mutex = threading.Lock()
+        #: Held while frames or names are on their way to the disk: whoever comes second must not
+        #: believe that they are there, nor forget what was placed meanwhile. Taken before _mutex.
+        self._settling = threading.Lock()
         self._unsettled: list[tuple[int, bytes]] = []
         #: From this offset on, frames that are durable in the journal are not in the file yet.
         self._owed: int | None = None
@@ -164,6 +168,10 @@ class JournaledStore(Store):
         ``OSError`` if it fails twice: after the first failure the frames are written again from
         memory, since the page cache is not believed (L6).
         """
+        with self._settling:
+            self._settle()
+
+    def _settle(self) -> None:
         names: list[Path] = []
         count = 0
         try:
@@ -269,6 +277,16 @@ class JournaledStore(Store):
         except OSError as error:
             self._fail_retryable(error)
         return Entry(self._relative, self._header_digest, self.length, digest(before), data)
+
+    def _write_spills(self, spills: Sequence[tuple[int, bytes]]) -> None:
+        # Without any, a commit does not wait for a retirement.
+        if spills:
+            with self._settling:
+                super()._write_spills(spills)
+
+    def _sync_directories(self) -> None:
+        with self._settling:
+            super()._sync_directories()
 
     def _sync_file(self, fd: int) -> None:
         try:
