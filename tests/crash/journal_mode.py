@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import errno
+from collections import Counter
 from collections.abc import Callable
-from itertools import count
 
 from interlock.backends.errors import InterlockError
 
@@ -93,17 +93,18 @@ def unsynced_files(stage: Stage) -> None:
             client.say(name)
         client.flush(*names)
 
-    tries = count()
+    tries: Counter[str] = Counter()
 
     def fault(operation: str, path: str) -> Fault | None:
         if operation != "fdatasync" or "session" not in path:
             return None
         # In half of the runs the second try works, in the others nobody knows.
-        fails = stage.draw.random() < 0.4 if stage.number % 2 else next(tries) % 2 == 0
+        tries[path] += 1
+        fails = stage.draw.random() < 0.4 if stage.number % 2 else tries[path] % 2
         return Fault(errno.EIO) if fails else None
 
     client.process.fault = fault
-    for step in range(9):
+    for step in range(15):
         client.say("a", size=60)
         if step % 3 == 0:
             client.say("b", size=700)
