@@ -18,6 +18,15 @@ if TYPE_CHECKING:
     from .answering.request import ApprovalRequest
     from .answering.route import Route
     from .errors import ApprovalError, RuntimeFailureError, SandboxError, ToolError
+    from .hooks.pieces import (
+        Ask,
+        Budget,
+        Deny,
+        LoopDetector,
+        Only,
+        RateLimit,
+        ResultLimit,
+    )
     from .runtime.aio import AsyncRuntime, AsyncSession, AsyncStep, AsyncTurn
     from .runtime.subscription import Progress, StreamedEvent, WriteTrouble
     from .runtime.sync import Runtime, Session, Step, Turn
@@ -55,6 +64,15 @@ _HOMES = {
         "ModelRequest",
         "Say",
         "ScriptedModel",
+    ),
+    "interlock.actors.hooks.pieces": (
+        "Ask",
+        "Budget",
+        "Deny",
+        "LoopDetector",
+        "Only",
+        "RateLimit",
+        "ResultLimit",
     ),
     "interlock.actors.runtime.aio": ("AsyncRuntime", "AsyncSession", "AsyncStep", "AsyncTurn"),
     "interlock.actors.answering.desk": ("Answering", "Taken"),

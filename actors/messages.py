@@ -14,6 +14,7 @@ from typing import ClassVar
 import msgspec
 from interlock.backends.event import Draft
 
+from .hooks.pieces import AnyPiece
 from .roles import Role
 from .tools.command import Command
 from .tools.outcome import Outcome
@@ -460,6 +461,10 @@ class RegisterTools(Message, frozen=True):
     #: Names of environment variables that workers get besides the usual few (X5).
     worker_env: list[str]
     sys_path: list[str]
+    #: The shipped gates, guards and post hooks: data, judged in the dispatcher.
+    gate_pieces: list[AnyPiece] = []
+    guard_pieces: list[AnyPiece] = []
+    hook_pieces: list[AnyPiece] = []
 
 
 class ToolsRegistered(Message, frozen=True):

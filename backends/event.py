@@ -23,6 +23,11 @@ _ENVELOPE = frozenset(
 )
 
 
+#: How every writer begins a row, and so what stands between two of them.
+_BEGIN = b'{"type":"'
+_BETWEEN = b"}\n" + _BEGIN
+
+
 class Replace(msgspec.Struct, frozen=True):
     """A surface operation that puts the event in the place of a span of earlier ones.
 
@@ -211,14 +216,14 @@ def decode_lines(text: bytes, first_seq: int) -> list[Event] | None:
 
 
 def count_rows(text: bytes) -> int:
-    """Return how many lines ``text`` has if each begins and ends as a JSON object does, else 0.
+    """Return how many lines ``text`` has if each begins and ends as rows are written, else 0.
 
     Then no value can go on over a line's end, since none may have ``}`` before it and ``{``
     behind: as many values as lines means one in each.
     """
     count = text.count(b"\n")
-    whole = text.startswith(b"{") and text.endswith(b"}\n") and text.count(b"}\n{") == count - 1
-    return count if whole else 0
+    whole = text.startswith(_BEGIN) and text.endswith(b"}\n")
+    return count if whole and text.count(_BETWEEN) == count - 1 else 0
 
 
 def _decode_slowly(line: bytes) -> Event:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import Literal
 
@@ -47,6 +49,8 @@ from .store import Store
 
 #: Headers read at once by :meth:`JsonlBackend.list`.
 _READERS = 8
+#: Directories that one of them reads before it takes the next ones.
+_TASK = 32
 
 Durability = Literal["journal", "file", "none"]
 
@@ -250,12 +254,10 @@ class JsonlBackend:
     def list(self) -> Iterator[Listing]:
         """Yield what is in the root, by header only; a bad session is named, never raised (L17)."""
         seen: dict[str, Path] = {}
-        directories = (p / name for p in self._projects() for name in self._names(p))
         # Several at once: on a cold disk most of the time goes into waiting for it.
         with ThreadPoolExecutor(_READERS) as readers:
-            for listing in readers.map(self._listing, directories):
-                if listing is None:
-                    continue
+            found = readers.map(self._listings, self._directories())
+            for listing in chain.from_iterable(found):
                 if listing.header is None:
                     yield listing
                     continue
@@ -373,11 +375,12 @@ class JsonlBackend:
         A path that leads to the same directory (a link, a disk that ignores case) is as good.
         """
         try:
-            belongs = self.root / project_dir_name(header.cwd) / session_dir_name(header.id)
+            names = (project_dir_name(header.cwd), session_dir_name(header.id))
         except SessionError as error:
             return f"{directory}: {error.message}"
-        if belongs == directory:
+        if os.fspath(directory) == os.path.join(self.root, *names):
             return None
+        belongs = self.root.joinpath(*names)
         try:
             there, here = self._disk.stat(belongs), self._disk.stat(directory)
             if (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino):
@@ -482,6 +485,16 @@ class JsonlBackend:
             return sorted(self._disk.listdir(directory))
         except OSError:
             return []
+
+    def _directories(self) -> Iterator[Sequence[Path]]:
+        """Yield every directory that may be a session's, as many as one task should read."""
+        for project in self._projects():
+            names = self._names(project)
+            for start in range(0, len(names), _TASK):
+                yield [project / name for name in names[start : start + _TASK]]
+
+    def _listings(self, directories: Sequence[Path]) -> Sequence[Listing]:
+        return [found for found in map(self._listing, directories) if found is not None]
 
     def _listing(self, directory: Path) -> Listing | None:
         path: Path | None = None

@@ -171,7 +171,7 @@ class LogFile:
             if not frame.complete:
                 self.corrupt("the file ends inside its header frame", 0, 0, -1)
             text = b""
-            for piece in frames.decode(self._bytes, frame):
+            for piece in frames.decode(self._bytes, frame, frames.small_decompressor()):
                 text += piece
                 if len(text) > _HEADER_LIMIT:
                     self.corrupt("the first frame is longer than any header", 0, 0, -1)
@@ -183,11 +183,16 @@ class LogFile:
         return text
 
     def _frame_lines(self) -> Iterator[Lines]:
+        decompressor = frames.new_decompressor()
         for frame in frames.scan(self._bytes, self._after_header, 1):
-            pieces = frames.decode if frame.complete else frames.decode_torn
             number, start, complete = frame.number, frame.start, frame.complete
             rest = b""
-            for piece in pieces(self._bytes, frame):
+            pieces = (
+                frames.decode(self._bytes, frame, decompressor)
+                if complete
+                else frames.decode_torn(self._bytes, frame)
+            )
+            for piece in pieces:
                 whole, rest = _cut(rest, piece)
                 if len(rest) > LINE_LIMIT:
                     raise FrameError("a line is longer than 128 MiB", number, start)

@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args
 from interlock.backends.paths import default_root
 
 from ..answering.route import Answerer, Route, make_routes
+from ..hooks.pieces import GATES, GUARDS, HOOKS, AnyPiece, Piece, asks
 from ..messages import WireTool
 from ..tools.declare import Tool
 from ..tools.gates import Gate, Guard, PostHook
@@ -35,6 +36,8 @@ class RuntimeConfig:
     gates: Sequence[Gate] = ()
     guards: Sequence[Guard] = ()
     hooks: Sequence[PostHook] = ()
+    #: The shipped gates, guards and post hooks: data, judged in the dispatcher.
+    pieces: tuple[list[AnyPiece], list[AnyPiece], list[AnyPiece]] = ([], [], [])
     approval: Policy = "ask"
     approval_timeout: float = 600.0
     #: Who is asked, by the name that the log gives them.
@@ -71,9 +74,9 @@ def make_config(
     root: str | os.PathLike[str] | None,
     *,
     tools: Sequence[Any] = (),
-    gates: Sequence[Gate] = (),
-    guards: Sequence[Guard] = (),
-    hooks: Sequence[PostHook] = (),
+    gates: Sequence[Gate | AnyPiece] = (),
+    guards: Sequence[Guard | AnyPiece] = (),
+    hooks: Sequence[PostHook | AnyPiece] = (),
     approval: str = "ask",
     answerer: Answerer | Route | str | Sequence[Answerer | Route | str] | None = None,
     approval_timeout: float = 600.0,
@@ -106,12 +109,19 @@ def make_config(
     if workers is not None and (not isinstance(workers, int) or workers < 1):
         raise ValueError(f"workers is {workers!r}; it is the number of shared worker processes")
     named = _by_name(tools)
+    given = {"gates": gates, "guards": guards, "hooks": hooks}
+    shipped = {place: _pieces(place, parts) for place, parts in given.items()}
+    own: dict[str, tuple[Any, ...]] = {
+        place: tuple(part for part in parts if not isinstance(part, Piece))
+        for place, parts in given.items()
+    }
     return RuntimeConfig(
         root=Path(root).absolute() if root is not None else default_root(),
         tools=named,
-        gates=tuple(gates),
-        guards=tuple(guards),
-        hooks=tuple(hooks),
+        gates=own["gates"],
+        guards=own["guards"],
+        hooks=own["hooks"],
+        pieces=(shipped["gates"], shipped["guards"], shipped["hooks"]),
         approval=approval,  # type: ignore[arg-type]
         approval_timeout=approval_timeout,
         answerers=answerers,
@@ -127,6 +137,26 @@ def make_config(
         worker_env=tuple(worker_env),
         wire_tools=tuple(_wire(tool) for tool in named.values()),
     )
+
+
+#: Which pieces may stand in which place.
+_PLACES = {"gates": GATES, "guards": GUARDS, "hooks": HOOKS}
+
+
+def _pieces(place: str, parts: Sequence[Any]) -> list[AnyPiece]:
+    """The shipped ones among ``parts``; what is none of them is a function."""
+    found: list[AnyPiece] = []
+    for part in parts:
+        if isinstance(part, _PLACES[place]):
+            if place == "guards" and asks(part):
+                raise ValueError(f"{part} asks for an approval, which only gates may do")
+            found.append(part)
+        elif isinstance(part, Piece):
+            name = type(part).__name__
+            raise ValueError(f"{name} does not belong into {place}")  # noqa: TRY004 - it is a piece
+        elif not callable(part):
+            raise TypeError(f"{part!r} in {place} is neither a function nor a shipped piece")
+    return found
 
 
 def _one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:

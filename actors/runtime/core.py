@@ -100,6 +100,7 @@ class RuntimeCore(ConnectedCore):
             bool(config.hooks),
             list(config.worker_env),
             [path or os.getcwd() for path in sys.path],
+            *config.pieces,
         )
 
     # Starting.

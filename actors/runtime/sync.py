@@ -31,8 +31,8 @@ class Runtime:
 
     :param root: where session logs live; ``None``: the user's state directory.
     :param tools: what was declared with ``@tool``.
-    :param gates: asked before the approval, ``guards`` last, ``hooks`` told of results; they run in
-        this process.
+    :param gates: asked before the approval, ``guards`` last, ``hooks`` told of results: functions,
+        which run in this process, and shipped pieces (:class:`~interlock.actors.Deny`, …).
     :param approval: ``"ask"`` or ``"never"``: the policy where a session's log does not say (A1).
     :param answerer: a function that decides requests, a :class:`~interlock.actors.Route` of one,
         ``"external"`` to keep them open for ``interlock approvals`` and

@@ -166,8 +166,9 @@ class V2ToV3:
             self._foreign_delivery = row.seq
 
     def _note_ids(self, row: Row) -> None:
-        many = row.type in _WITH_MESSAGES
-        for message in messages_of(row.data) if many else (row.data["message"],):
+        wrapped = row.type not in _WITH_MESSAGES
+        messages = (row.data["message"],) if wrapped else messages_of(row.data)
+        for message in messages:
             if message["id"].startswith(_MADE):
                 if message["id"] in self._made_ids:
                     raise Refusal("a message has the id of a made system message", seq=row.seq)

@@ -234,6 +234,16 @@ class JournaledStore(Store):
             return
         super().close()
 
+    def _write_spills(self, spills: Sequence[tuple[int, bytes]]) -> None:
+        # Without any, a commit does not wait for a retirement.
+        if spills:
+            with self._settling:
+                super()._write_spills(spills)
+
+    def _sync_directories(self) -> None:
+        with self._settling:
+            super()._sync_directories()
+
     def _append(self, data: bytes) -> None:
         """Append through the journal, in as many records as it takes.
 
@@ -277,16 +287,6 @@ class JournaledStore(Store):
         except OSError as error:
             self._fail_retryable(error)
         return Entry(self._relative, self._header_digest, self.length, digest(before), data)
-
-    def _write_spills(self, spills: Sequence[tuple[int, bytes]]) -> None:
-        # Without any, a commit does not wait for a retirement.
-        if spills:
-            with self._settling:
-                super()._write_spills(spills)
-
-    def _sync_directories(self) -> None:
-        with self._settling:
-            super()._sync_directories()
 
     def _sync_file(self, fd: int) -> None:
         try:

@@ -39,7 +39,9 @@ def main() -> int:
         "--without-sync", default="", metavar="PLACE", help="leave the syncs of this place out"
     )
     parser.add_argument(
-        "--table", action="store_true", help="leave each place out in turn, until it is missed"
+        "--table",
+        action="store_true",
+        help="leave each place out in turn (or that one), until it is missed",
     )
     told = parser.parse_args()
     plan = Plan(
@@ -89,7 +91,9 @@ def _table(plan: Plan, seed: int, numbers: range) -> int:
     """Print, for each place that syncs, in which round it is missed; 1 where one never is."""
     missed = 0
     plan = replace(plan, take="all")
-    for place, times in _round(replace(plan, without=""), seed, 0).places.items():
+    found = _round(replace(plan, without=""), seed, 0).places
+    for place in [plan.without] if plan.without else found:
+        times = found[place]
         losses: list[str] = []
         tried = 0
         rng = random.Random(f"{seed}-{place}")
