@@ -26,6 +26,7 @@ def replay(directory: Path, root: Path, dead: DeadJournals, disk: Disk) -> None:
     """
     for contents, path in in_order(dead.naming(directory)):
         refuse_damaged(contents, root / path)
+        dead.keep(contents)
         found = runs(contents.entries[path])
         for run in found:
             _mend(root / path, run, contents, disk)

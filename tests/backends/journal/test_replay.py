@@ -305,3 +305,29 @@ def test_the_overlay_refuses_every_write(two, power_cut):
         disk.unlink(after)
     with pytest.raises(OSError, match="for reading only"):
         disk.open(after / "x", 0x41)
+
+
+@pytest.mark.parametrize("lost", ["the last record", "the copy's name"])
+def test_what_was_replayed_is_not_lost_with_a_record_that_never_reached_the_disk(
+    two, power_cut, new_host, see, lost
+):
+    """The writer died before the last record's sync; who replays dies, and then the power goes."""
+    after = power_cut({"a": two[1]["a"], "b": two[1]["b"]})
+    [journal] = (after / ".interlock" / "journal").iterdir()
+    [epoch] = journal.glob("*.journal")
+    before = epoch.read_bytes()
+    reader = new_host(after)
+    reader.open("a").close()
+    assert (journal / "tail").read_bytes() in before, "a copy of the last record, as it stands"
+    if lost == "the last record":
+        start = before.index((journal / "tail").read_bytes())
+        with epoch.open("r+b") as file:
+            file.seek(start)
+            file.write(bytes(4096))
+    else:
+        (journal / "tail").unlink()
+    (journal / "done").unlink()
+    again = new_host(after)
+    assert again.open("a").fold.next_seq == again.open("b").fold.next_seq == 3
+    assert see(after, "a") == see(after, "b") == ["1", "2", "3"]
+    assert not journal.exists(), "the copy goes with the journal"
