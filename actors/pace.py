@@ -8,8 +8,8 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-#: Seconds that one brief job may wait for the disk; one that waits longer is not called brief again
-#: until another has been seen not to.
+#: Seconds that a brief job may wait beyond the time that it computes. After one that waits longer
+#: the next ones are not brief, until one has been seen to be.
 LIMIT = 0.005
 
 
@@ -22,10 +22,11 @@ class Pace:
         self.is_slow = False
 
     def run(self, job: Callable[[], T]) -> T:
-        """Run ``job`` in this thread and note how long it waited; its own work does not count."""
-        begin, worked = time.monotonic(), time.thread_time()
+        """Run ``job`` in this thread and note whether it waited for longer than it computed."""
+        begin, before = time.monotonic(), time.thread_time()
         try:
             return job()
         finally:
-            waited = (time.monotonic() - begin) - (time.thread_time() - worked)
-            self.is_slow = waited > self._limit
+            worked = time.thread_time() - before
+            waited = time.monotonic() - begin - worked
+            self.is_slow = waited > worked + self._limit

@@ -39,9 +39,11 @@ def _message_types() -> tuple[type[Message], ...]:
 
 MESSAGE_TYPES = _message_types()
 _encoder = msgspec.msgpack.Encoder()
-_any_message = reduce(or_, cast(Any, MESSAGE_TYPES))
+_any_message: Any = reduce(or_, cast(Any, MESSAGE_TYPES))
 _decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(_any_message)
-_bundle_decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(list[_any_message])
+_bundle_decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(
+    list.__class_getitem__(_any_message)
+)
 #: What a bundle begins with: a byte that MessagePack never uses.
 _BUNDLE = b"\xc1"
 
@@ -56,7 +58,7 @@ def encode(message: Message) -> bytes:
 
 
 def bundle(messages: Sequence[bytes]) -> bytes:
-    """Return encoded messages to one receiver as one payload: they cost one send and one receive."""
+    """Return encoded messages to one receiver as one payload: one send, one receive."""
     if len(messages) == 1:
         return messages[0]
     return b"".join((_BUNDLE, b"\xdd", len(messages).to_bytes(4, "big"), *messages))

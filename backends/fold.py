@@ -235,20 +235,7 @@ class LogFold:
 
     def _admit(self, draft: Draft, time: int) -> Event:
         schema.check_time(time)
-        data = schema.check_draft(draft, self.next_seq)
-        raw = draft.data
-        if b"\n" in raw or b"\r" in raw:
-            raw = schema.one_line(data)
-        event = Event(
-            draft.type,
-            self.next_seq,
-            time,
-            raw,
-            draft.ignorable,
-            draft.surface_op,
-            draft.sources,
-            data,
-        )
+        event = schema.check_draft(draft, self.next_seq, time)
         self._check(event)
         self._apply(event)
         return event

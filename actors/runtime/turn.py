@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Sequence
-from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +32,7 @@ from ..roles import Role
 from ..tools import jsontext
 from ..tools.result import ToolResult
 from .flow import Flow, in_thread
+from .reply import Reply
 from .session import SessionCore
 
 #: What a body gets (s) to end by itself when the user presses Ctrl-C.
@@ -156,7 +156,7 @@ class StepCore:
         self.calls: list[ToolCall] = []
         self.results: list[ToolResult] | None = None
         self.ended = False
-        self._asked: Future[StepExecuted] | None = None
+        self._asked: Reply[StepExecuted] | None = None
 
     def start(self) -> Flow[None]:
         """K1: the earlier facts are durable before the step begins."""
@@ -303,7 +303,7 @@ class StepCore:
         asked = self._asked
         if asked is None:
             return
-        yield in_thread(lambda: wait([asked], timeout=seconds))
+        yield in_thread(lambda: asked.wait(seconds))
         if asked.done() and asked.exception() is None:
             self.results = self._in_model_order({}, asked.result().results)
 

@@ -359,7 +359,7 @@ class WriterCore:
                 f"(its last is {opened.last_seq})",
                 session=message.session,
             )
-        events = self._admit_events(opened, message.drafts)
+        events = self._admit_events(opened, message.drafts, message.flush)
         first, last = (events[0].seq, events[-1].seq) if events else (-1, opened.last_seq)
         if message.flush:
             self._reply_durable(peer, message.rid, opened, first, last)
@@ -379,20 +379,24 @@ class WriterCore:
                 session=session,
             )
 
-    def _admit_events(self, opened: Open, drafts: list[Draft]) -> list[Event]:
-        """Append in memory, all or nothing; the first append says who writes from here on."""
+    def _admit_events(self, opened: Open, drafts: list[Draft], flushed: bool) -> list[Event]:
+        """Append in memory, all or nothing; the first append says who writes from here on.
+
+        What is ``flushed`` at once needs no window.
+        """
         if not drafts:
             return []
         first_of_ours = not opened.writer_noted
         noted = [self._writer_note(), *drafts] if first_of_ours else drafts
         events = opened.log.append(noted, self._port.wall_ms())
         opened.writer_noted = True
-        self._appended(opened, events)
+        self._appended(opened, events, flushed=flushed)
         return events[1:] if first_of_ours else events
 
-    def _appended(self, opened: Open, events: list[Event]) -> None:
+    def _appended(self, opened: Open, events: list[Event], *, flushed: bool) -> None:
         self._appended_events += len(events)
-        self._commits.open_window(opened)
+        if not flushed:
+            self._commits.open_window(opened)
         self.stream(opened, events)
 
     def _writer_note(self) -> Draft:
@@ -414,7 +418,7 @@ class WriterCore:
             fold, dropped_acknowledged=dropped is not None and dropped.may_be_acknowledged
         )
         events = opened.log.append(drafts, fold.last_time) if drafts else []
-        self._appended(opened, events)
+        self._appended(opened, events, flushed=True)
         first, last = (events[0].seq, events[-1].seq) if events else (-1, opened.last_seq)
         self._reply_durable(peer, rid, opened, first, last)
 
