@@ -25,6 +25,7 @@ SOONEST = {
     "generations.publish:_encode fsync": "file: migration",
     "journal.dead:DeadJournals._note fsync": "journal: two epochs removed",
     "journal.dead:DeadJournals._note sync_directory": "journal: two epochs removed",
+    "journal.dead:DeadJournals.keep sync_directory": "journal: replay interrupted",
     "journal.dead:DeadJournals._remove sync_directory": "journal: two epochs removed",
     "journal.file:JournalFile._write_slot fdatasync": "journal: wrap and retirement",
     "journal.file:JournalFile.append fdatasync": "journal: two sessions a record",
