@@ -385,7 +385,7 @@ def long_batches(stage: Stage) -> None:
         client.flush("a", "b")
 
     def work() -> None:
-        for size in (60, 9000, 200):
+        for size in (60, 9000, 200, 9000):
             names = [name for name in ("a", "b") if name in client.logs]
             for name in names:
                 client.say(name, size=size if name == "a" else 50)
