@@ -72,6 +72,12 @@ class CallRun:
     #: F3: what an earlier life of the dispatcher left of its approvals (R6).
     undecided: list[str] = field(default_factory=list)
     never_released: bool = False
+    #: 1, and one more for each retry (R4).
+    attempt: int = 1
+    #: An earlier life of the call was granted what it asked for: the grant stands for a retry.
+    granted: bool = False
+    #: Its result stands in the log and says "unknown": nothing can be asked about it any more (A4).
+    past: bool = False
     #: Whether the tool and the arguments were looked at, and what is wrong with them.
     checked: bool = False
     problem: Ended | None = None

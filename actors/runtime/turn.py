@@ -14,6 +14,7 @@ from typing import Any
 from interlock.backends.codes import Code
 from interlock.backends.errors import InterlockError, LogError, SessionError
 from interlock.backends.event import Draft, Event, draft
+from interlock.backends.fold import settled_message_id
 
 from ..agent.answer import Answer
 from ..errors import RuntimeFailureError
@@ -69,15 +70,33 @@ def message_id(kind: str) -> str:
     return f"{kind}-{uuid.uuid4().hex}"
 
 
-def user_message(text: str, source: dict[str, Any] | None = None) -> Draft:
+def user_message(
+    text: str, source: dict[str, Any] | None = None, *, name: str | None = None
+) -> Draft:
     """A ``user/message`` event of one text block."""
     data = {
-        "id": message_id("user"),
+        "id": name or message_id("user"),
         "role": "user",
         "content": [{"type": "text", "text": text}],
         "source": source or {"kind": "user"},
     }
     return draft("user/message", data, surface_op="append")
+
+
+def tell_outcomes(session: SessionCore, news: Sequence[tuple[int, str]]) -> Flow[None]:
+    """R4: what is known now of calls whose results said "unknown", in a turn of its own.
+
+    ``news`` has the seq of each call's record and the words. Durable when it returns.
+    """
+    number = session.last_turn + 1
+    source = {"kind": "plugin", "plugin": "interlock"}
+    told = [
+        user_message(text, source, name=settled_message_id(call_seq)) for call_seq, text in news
+    ]
+    start = draft("turn/start", {"turn": number})
+    end = draft("turn/end", {"turn": number, "reason": {"kind": "completed"}})
+    yield from session.append_drafts([start, *told, end], flush=True)
+    session.last_turn = number
 
 
 class TurnCore:

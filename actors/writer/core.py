@@ -45,6 +45,7 @@ from ..messages import (
 from ..port import Peer, Port
 from ..roles import Role
 from .commits import Commits
+from .doubtful import doubtful_calls
 from .refusals import closing_down, not_opened
 from .rights import check_rights
 from .session import OpenSession as Open
@@ -277,6 +278,7 @@ class WriterCore:
             dropped_bytes=recovered.bytes if recovered else 0,
             dropped_records=recovered.records if recovered else 0,
             dropped_offset=recovered.offset if recovered else -1,
+            doubtful=doubtful_calls(fold),
         )
 
     def _close(self, peer: Peer, rid: int, opened: Open) -> None:
