@@ -23,6 +23,7 @@ from interlock.backends.codes import Code
 from virtual import VirtualPeer
 
 DONE = Outcome.success({"charged": 5}, meta={"reconciled": "done"})
+UNKNOWN = Outcome.success("?", meta={"reconciled": "unknown"})
 NOT_DONE = Outcome.success("no such charge", meta={"reconciled": "not-done"})
 
 
@@ -112,7 +113,7 @@ def test_R4_a_call_that_made_calls_of_its_own_is_not_retried(world):
     [
         (DONE, "done", None),
         (NOT_DONE, "not-done", Code.TOOL_NOT_STARTED),
-        (Outcome.success("?", meta={"reconciled": "unknown"}), "unknown", Code.TOOL_OUTCOME_UNKNOWN),
+        (UNKNOWN, "unknown", Code.TOOL_OUTCOME_UNKNOWN),
         (Outcome.failure(Code.TOOL_FAILED, "no network"), "unknown", Code.TOOL_OUTCOME_UNKNOWN),
     ],
 )
