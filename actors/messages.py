@@ -14,6 +14,7 @@ from typing import ClassVar
 import msgspec
 from interlock.backends.event import Draft
 
+from .hooks.pieces import AnyPiece
 from .roles import Role
 from .tools.command import Command
 from .tools.outcome import Outcome
@@ -224,6 +225,29 @@ class UnansweredCall(msgspec.Struct, frozen=True, array_like=True):
     step: int
 
 
+class DoubtfulCall(msgspec.Struct, frozen=True, array_like=True):
+    """A call that may have run, and of which no log says how it ended (R4).
+
+    ``arguments`` is the raw text as the model wrote it, in UTF-8. ``attempts`` counts its releases,
+    ``granted`` says that an approval was, ``nested`` that it was seen making calls of its own.
+    ``recorded``: its result stands in the log and says "unknown"; ``outcome`` is then what has been
+    found out since and the model has not been told yet.
+    """
+
+    message_seq: int
+    call_id: str
+    name: str
+    call_seq: int
+    turn: int
+    step: int
+    arguments: bytes
+    attempts: int
+    granted: bool
+    nested: bool
+    recorded: bool
+    outcome: str | None = None
+
+
 class SessionOpened(Message, frozen=True):
     """Writer → requester: the session is open here, and how it stands."""
 
@@ -249,6 +273,8 @@ class SessionOpened(Message, frozen=True):
     dropped_bytes: int = 0
     dropped_records: int = 0
     dropped_offset: int = -1
+    #: Calls whose outcome nobody knows: those of the open step, and those of earlier ones.
+    doubtful: list[DoubtfulCall] = []
 
 
 class RepairSession(Message, frozen=True):
@@ -460,6 +486,10 @@ class RegisterTools(Message, frozen=True):
     #: Names of environment variables that workers get besides the usual few (X5).
     worker_env: list[str]
     sys_path: list[str]
+    #: The shipped gates, guards and post hooks: data, judged in the dispatcher.
+    gate_pieces: list[AnyPiece] = []
+    guard_pieces: list[AnyPiece] = []
+    hook_pieces: list[AnyPiece] = []
 
 
 class ToolsRegistered(Message, frozen=True):
@@ -473,13 +503,16 @@ class WireCall(msgspec.Struct, frozen=True, array_like=True):
     """One advertised call; ``arguments`` is the raw string as the model wrote it, in UTF-8.
 
     ``started_seq`` is its ``tool/call`` where an earlier life of the dispatcher recorded it: such a
-    call is not run again, its outcome is unknown (F3).
+    call is not run again, its outcome is unknown (F3), unless it was ``never_released`` (R6).
+    ``undecided`` are its approval requests that the log still leaves open.
     """
 
     call_id: str
     name: str
     arguments: bytes
     started_seq: int = -1
+    undecided: list[str] = []
+    never_released: bool = False
 
 
 class ExecuteStep(Message, frozen=True):
@@ -542,6 +575,43 @@ class SettleSession(Message, frozen=True):
     rid: int
     session: str
     unanswered: list[UnansweredCall]
+
+
+class ResolveCalls(Message, frozen=True):
+    """Host or client → dispatcher: do about these calls what their tools' effects allow (R4).
+
+    ``how`` is ``retry`` or ``reconcile``. Comes after :class:`SettleSession`. Replied to by
+    :class:`CallsResolved` once everything that came of it is recorded.
+    """
+
+    SENDERS = CALLERS
+    rid: int
+    session: str
+    created_at: int
+    workspace: str
+    how: str
+    calls: list[DoubtfulCall]
+
+
+class ResolvedCall(msgspec.Struct, frozen=True, array_like=True):
+    """What came of one call: ``outcome`` is ``done``, ``failed``, ``not-done`` or ``unknown``.
+
+    ``text`` is what the model is to be told of a call whose result was recorded before.
+    """
+
+    call_seq: int
+    call_id: str
+    outcome: str
+    text: str | None = None
+
+
+class CallsResolved(Message, frozen=True):
+    """Dispatcher → requester: the calls about which something was done."""
+
+    SENDERS = DISPATCHER
+    rid: int
+    session: str
+    calls: list[ResolvedCall]
 
 
 class SessionSettled(Message, frozen=True):
@@ -659,6 +729,34 @@ class Release(Message, frozen=True):
     token: str
     #: The session's working directory; empty where it has none.
     workspace: str = ""
+    #: 1, and one more for each retry (R4).
+    attempt: int = 1
+
+
+class Reconcile(Message, frozen=True):
+    """Dispatcher → worker or host: ask the outside world what became of a call (R4).
+
+    ``record`` is a :class:`~interlock.actors.tools.result.CallRecord` as JSON. Replied to by
+    :class:`Reconciled`.
+    """
+
+    SENDERS = DISPATCHER
+    number: int
+    session: str
+    call_id: str
+    tool: str
+    record: bytes
+    idempotency_key: str
+    timeout: float
+    workspace: str = ""
+
+
+class Reconciled(Message, frozen=True):
+    """Worker or host → dispatcher: what a tool's ``reconcile`` found out."""
+
+    SENDERS = BODIES
+    number: int
+    outcome: Outcome
 
 
 class CancelBody(Message, frozen=True):
@@ -775,11 +873,19 @@ class CommandEnded(Message, frozen=True):
 # The approval broker.
 
 
+class Widening(msgspec.Struct, frozen=True, array_like=True):
+    """A strictly wider sandbox mode that one call asks for, and why (S4)."""
+
+    mode_from: str
+    mode_to: str
+    justification: str
+
+
 class AskApproval(Message, frozen=True):
     """Dispatcher → broker: get one decision on one call. Replied to by :class:`ApprovalSettled`.
 
     ``digest`` binds the answer to the call's identity, tool and raw argument string (A9);
-    ``timeout`` is how long (s) the request stays open.
+    ``timeout`` is how long (s) the request stays open. A repeated one gets the same answer again.
     """
 
     SENDERS = DISPATCHER
@@ -792,6 +898,10 @@ class AskApproval(Message, frozen=True):
     reason: str
     digest: str
     timeout: float
+    #: Where a body made the call: its path below the outermost one, as ``.1.2`` (K5).
+    nested: str = ""
+    #: S4: where the request is for a wider sandbox mode, for this call only.
+    widening: Widening | None = None
 
 
 class ApprovalSettled(Message, frozen=True):
@@ -816,12 +926,16 @@ class WithdrawApproval(Message, frozen=True):
 class BecomeAnswerer(Message, frozen=True):
     """Host or answerer → broker: send me requests, also those that are open.
 
-    Replied to by :class:`AnswererJoined`, before any request.
+    One connection may have several answerers, by ``name``. ``sessions`` and ``tools`` are patterns
+    (``*`` and ``?``) of which one must match; empty ones match everything. Replied to by
+    :class:`AnswererJoined`, before any request.
     """
 
     SENDERS = ANSWERERS
     rid: int
     name: str
+    sessions: list[str] = []
+    tools: list[str] = []
 
 
 class AnswererJoined(Message, frozen=True):
@@ -832,13 +946,16 @@ class AnswererJoined(Message, frozen=True):
 
 
 class LeaveAnswering(Message, frozen=True):
-    """Host or answerer → broker: send me no more."""
+    """Host or answerer → broker: send ``name`` no more; an empty one: nobody here any more."""
 
     SENDERS = ANSWERERS
+    name: str = ""
 
 
 class ApprovalAsked(Message, frozen=True):
-    """Broker → answerer: please decide. The arguments are in the log, not here (A6)."""
+    """Broker → answerer ``answerer``: please decide. The arguments are in the log, not here
+    (A6).
+    """
 
     SENDERS = BROKER
     request: str
@@ -849,6 +966,9 @@ class ApprovalAsked(Message, frozen=True):
     reason: str
     digest: str
     remaining: float
+    nested: str = ""
+    widening: Widening | None = None
+    answerer: str = ""
 
 
 class ApprovalGone(Message, frozen=True):
@@ -860,9 +980,10 @@ class ApprovalGone(Message, frozen=True):
 
 
 class AnswerApproval(Message, frozen=True):
-    """Host or answerer → broker: ``allow`` or ``reject``; ``failed`` where the answerer broke.
+    """Host or answerer → broker: ``allow`` or ``reject``; ``failed`` where answerer ``by`` broke.
 
-    Replied to by :class:`AnswerTaken`.
+    With a ``digest`` it holds only for the request that was shown with it (A9). Replied to by
+    :class:`AnswerTaken`.
     """
 
     SENDERS = ANSWERERS
@@ -871,6 +992,7 @@ class AnswerApproval(Message, frozen=True):
     answer: str
     by: str
     note: str = ""
+    digest: str = ""
 
 
 class AnswerTaken(Message, frozen=True):

@@ -25,7 +25,7 @@ from interlock.backends.codes import Code
 from pykka._envelope import Envelope
 
 from .errors import InterlockError, RuntimeFailureError
-from .fibers import Promise
+from .fibers import Promise, attempt
 from .keys import Doorkeeper, KeyPair, Keyring
 from .liveness import Watch
 from .mailbox import Batch, Mailbox, Peer
@@ -45,6 +45,7 @@ from .messages import (
     Stopped,
     Welcome,
 )
+from .pace import Pace
 from .port import Timer
 from .requests import Requests, Timers
 from .roles import Role
@@ -73,6 +74,8 @@ class OwnerConfig(msgspec.Struct, frozen=True):
     root: str
     runtime_dir: str
     options: dict[str, str | int | float | bool] = {}
+    #: What the host finds, for a log backend of its own: behind everything that an owner needs.
+    sys_path: list[str] = []
 
 
 class Completed:
@@ -146,6 +149,7 @@ class Owner(pykka.ThreadingActor):
         self._timers = Timers()
         self._requests = Requests(self.mailbox, self._timers)
         self._pool: ThreadPoolExecutor | None = None
+        self._pace = Pace()
         self._watches: dict[int, tuple[Watch, Callable[[], None]]] = {}
         self._stopping = False
         self._host_is_lost = False
@@ -221,6 +225,8 @@ class Owner(pykka.ThreadingActor):
         elif isinstance(message, Terminate):
             self._terminate()
         self._timers.run(self.now())
+        # What follows may wait for the disk; what was answered so far need not.
+        self.mailbox.dispatch()
         self.core.batch_done()
         self.mailbox.wake_at = self._timers.next()
 
@@ -271,7 +277,7 @@ class Owner(pykka.ThreadingActor):
         """Answer a request with why it was not done."""
         rid = getattr(message, "rid", None)
         if rid is not None:
-            self.send(peer, refusal(rid, error))
+            self.post(peer, refusal(rid, error))
 
     def _counters(self) -> dict[str, int]:
         own = {
@@ -393,6 +399,9 @@ class Owner(pykka.ThreadingActor):
     def send(self, peer: bytes, message: Message) -> bool:
         return self.mailbox.send(peer, message)
 
+    def post(self, peer: bytes, message: Message) -> None:
+        self.mailbox.post(peer, message)
+
     def tell(self, role: Role, message: Message) -> bool:
         return self.mailbox.tell(role, message)
 
@@ -407,7 +416,14 @@ class Owner(pykka.ThreadingActor):
     def at(self, when: float, call: Callable[[], None]) -> Timer:
         return self._timers.at(when, call)
 
-    def work(self, job: Callable[[], Any]) -> Promise[Any]:
+    def work(self, job: Callable[[], Any], *, brief: bool = False) -> Promise[Any]:
+        if brief:
+            if not self._pace.is_slow:
+                return attempt(lambda: self._pace.run(job))
+            return self._pooled(lambda: self._pace.run(job))
+        return self._pooled(job)
+
+    def _pooled(self, job: Callable[[], Any]) -> Promise[Any]:
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self.pool_size, f"interlock-{self.config.role}-io")
         promise: Promise[Any] = Promise()

@@ -62,6 +62,11 @@ class Port(Protocol):
     def send(self, peer: bytes, message: Message) -> bool:
         """Send to a connected peer by identity; False where it is gone."""
 
+    def post(self, peer: bytes, message: Message) -> None:
+        """Send to a connected peer along with whatever else goes there now: for replies, where
+        nobody needs to know whether the peer is gone.
+        """
+
     def tell(self, role: Role, message: Message) -> bool:
         """Send to an owner without expecting a reply; False where there is no way to it."""
 
@@ -80,9 +85,13 @@ class Port(Protocol):
     def at(self, when: float, call: Callable[[], None]) -> Timer:
         """Call ``call`` at monotonic time ``when``."""
 
-    def work(self, job: Callable[[], Any]) -> Promise[Any]:
+    def work(self, job: Callable[[], Any], *, brief: bool = False) -> Promise[Any]:
         """Run blocking ``job`` on a thread of the owner's pool; the promise holds what it
         returns.
+
+        A ``brief`` one computes, and waits for little more than one sync of the disk. It is done at
+        once in the owner's own thread, where the promise holds when this returns, unless the last
+        one had to wait for long.
         """
 
     def peer_incarnation(self, role: Role) -> str:

@@ -6,6 +6,7 @@ happens. Standard output says once that the owner is ready, then it is closed as
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import signal
@@ -50,6 +51,8 @@ def run_owner(actor: type[Owner]) -> None:
     leave_terminal()
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(message)s")
     config = read_config(OwnerConfig)
+    # S6: at the end, so that nothing which a command planted there stands in for what is needed.
+    sys.path += [path for path in config.sys_path if path not in sys.path]
     ended = threading.Event()
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     door = Doorkeeper(context)
@@ -60,6 +63,10 @@ def run_owner(actor: type[Owner]) -> None:
         status = 0
         say_ready(incarnation)
 
+    # What is imported stays, and what a batch makes is gone with it: look for cycles rarely.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
     reference = actor.start(config, context, door, ready, ended.set)
     signal.signal(signal.SIGTERM, lambda *_: reference.tell(Terminate()))
     ended.wait()

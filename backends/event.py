@@ -8,7 +8,7 @@ An event row of the third generation, keys in the order in which they are writte
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any, Literal, TypeGuard
 
@@ -21,6 +21,11 @@ MAX_SAFE_INTEGER = 2**53 - 1
 _ENVELOPE = frozenset(
     {"type", "seq", "time", "data", "ignorable", "surfaceOp", "sourceEventSeqs"},
 )
+
+
+#: How every writer begins a row, and so what stands between two of them.
+_BEGIN = b'{"type":"'
+_BETWEEN = b"}\n" + _BEGIN
 
 
 class Replace(msgspec.Struct, frozen=True):
@@ -52,22 +57,50 @@ class Draft(msgspec.Struct, frozen=True):
     spill: bytes | None = None
 
 
-class Event(msgspec.Struct, frozen=True, dict=True):
-    """One event of a log. ``raw`` is the encoded ``data``; :attr:`data` decodes it when asked."""
+class Event(msgspec.Struct, frozen=True, eq=False):
+    """One event of a log.
+
+    Its payload is given as ``encoded`` JSON, as a ``decoded`` object, or both; :attr:`raw` and
+    :attr:`data` are the payload in either form, made when it is first asked for.
+    """
 
     type: str
     seq: int
     time: int
-    raw: bytes
+    encoded: bytes | None
     ignorable: bool = False
     surface_op: SurfaceOp | None = None
     sources: tuple[int, ...] | None = None
+    decoded: dict[str, Any] | None = None
 
-    @cached_property
+    @property
     def data(self) -> dict[str, Any]:
         """The decoded payload. Shared by all who ask: do not change it."""
-        value: dict[str, Any] = jsontext.loads(self.raw)
-        return value
+        data = self.decoded
+        if data is None:
+            data = jsontext.loads(self.encoded or b"")
+            msgspec.structs.force_setattr(self, "decoded", data)
+        return data
+
+    @property
+    def raw(self) -> bytes:
+        """The encoded payload, one line of JSON."""
+        raw = self.encoded
+        if raw is None:
+            raw = jsontext.dumps(self.decoded)
+            msgspec.structs.force_setattr(self, "encoded", raw)
+        return raw
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Event) and _members(self) == _members(other)
+
+    def __hash__(self) -> int:
+        return hash((self.type, self.seq))
+
+
+def _members(event: Event) -> tuple[Any, ...]:
+    head = (event.type, event.seq, event.time, event.ignorable)
+    return (*head, event.surface_op, event.sources, event.data)
 
 
 class RowError(ValueError):
@@ -133,18 +166,20 @@ def to_json(event: Event) -> dict[str, Any]:
 
 
 class _Row(msgspec.Struct, forbid_unknown_fields=True):
-    """The shape of nearly every row, decoded in one pass without touching ``data``."""
+    """The shape of nearly every row."""
 
     type: str
     seq: int
     time: int
-    data: msgspec.Raw
+    data: dict[str, Any]
     ignorable: Literal[True] | msgspec.UnsetType = msgspec.UNSET
     surfaceOp: Any = msgspec.UNSET  # noqa: N815 - the name in the file
     sourceEventSeqs: Any = msgspec.UNSET  # noqa: N815 - the name in the file
 
 
-_decode_row = msgspec.json.Decoder(_Row).decode
+_decoder = msgspec.json.Decoder(_Row)
+_decode_row = _decoder.decode
+_decode_rows = _decoder.decode_lines
 
 
 def decode_line(line: bytes) -> Event:
@@ -155,20 +190,40 @@ def decode_line(line: bytes) -> Event:
     """
     try:
         row = _decode_row(line)
-        raw = bytes(row.data)
-        data = jsontext.loads(raw)
     except (ValueError, RecursionError, msgspec.MsgspecError):
         return _decode_slowly(line)
-    return _event(
-        row.type,
-        row.seq,
-        row.time,
-        raw,
-        data,
-        row.ignorable is True,
-        row.surfaceOp,
-        row.sourceEventSeqs,
-    )
+    return _event(row)
+
+
+def decode_lines(text: bytes, first_seq: int) -> list[Event] | None:
+    """Decode whole lines that hold the events from ``first_seq`` on, all at once.
+
+    Returns None where any of them is something else, or only :func:`decode_line` can tell.
+    """
+    count = count_rows(text)
+    if not count:
+        return None
+    events: list[Event] = []
+    try:
+        rows = _decode_rows(text)
+        for seq, row in enumerate(rows, first_seq):
+            if row.seq != seq:
+                return None
+            events.append(_event(row))
+    except (ValueError, RecursionError, msgspec.MsgspecError):
+        return None
+    return events if len(events) == count else None
+
+
+def count_rows(text: bytes) -> int:
+    """Return how many lines ``text`` has if each begins and ends as rows are written, else 0.
+
+    Then no value can go on over a line's end, since none may have ``}`` before it and ``{``
+    behind: as many values as lines means one in each.
+    """
+    count = text.count(b"\n")
+    whole = text.startswith(_BEGIN) and text.endswith(b"}\n")
+    return count if whole and text.count(_BETWEEN) == count - 1 else 0
 
 
 def _decode_slowly(line: bytes) -> Event:
@@ -193,42 +248,31 @@ def _decode_slowly(line: bytes) -> Event:
     if row.get("ignorable", True) is not True:
         raise EnvelopeError("ignorable may only be true", type=kind, seq=seq)
     data = row.get("data")
-    raw = jsontext.dumps(data)
-    absent = msgspec.UNSET
-    return _event(
-        kind,
-        seq,
-        time,
-        raw,
-        data,
-        "ignorable" in row,
-        row.get("surfaceOp", absent),
-        row.get("sourceEventSeqs", absent),
-    )
-
-
-def _event(
-    kind: str,
-    seq: int,
-    time: int,
-    raw: bytes,
-    data: Any,
-    ignorable: bool,
-    surface_op: Any,
-    sources: Any,
-) -> Event:
     if not isinstance(data, dict):
         raise EnvelopeError("data is no object", type=kind, seq=seq)
-    if abs(time) > MAX_SAFE_INTEGER:
-        raise EnvelopeError("time is out of range", type=kind, seq=seq)
+    stored = _Row(kind, seq, time, data)
+    if "ignorable" in row:
+        stored.ignorable = True
+    stored.surfaceOp = row.get("surfaceOp", msgspec.UNSET)
+    stored.sourceEventSeqs = row.get("sourceEventSeqs", msgspec.UNSET)
+    return _event(stored)
+
+
+def _event(row: _Row) -> Event:
+    seq, time = row.seq, row.time
+    if not -MAX_SAFE_INTEGER <= time <= MAX_SAFE_INTEGER:
+        raise EnvelopeError("time is out of range", type=row.type, seq=seq)
+    operation, sources = row.surfaceOp, row.sourceEventSeqs
     try:
-        operation = None if surface_op is msgspec.UNSET else _decode_surface_op(surface_op)
-        cited = None if sources is msgspec.UNSET else decode_sources(sources, seq)
+        if operation is msgspec.UNSET:
+            operation = None
+        elif operation != "append":
+            operation = _decode_surface_op(operation)
+        sources = None if sources is msgspec.UNSET else decode_sources(sources, seq)
     except ValueError as error:
-        raise EnvelopeError(str(error), type=kind, seq=seq) from error
-    event = Event(kind, seq, time, raw, ignorable, operation, cited)
-    event.__dict__["data"] = data
-    return event
+        raise EnvelopeError(str(error), type=row.type, seq=seq) from error
+    ignorable = row.ignorable is True
+    return Event(row.type, seq, time, None, ignorable, operation, sources, row.data)
 
 
 @lru_cache(maxsize=512)
@@ -278,6 +322,8 @@ def decode_sources(value: Any, seq: int) -> tuple[int, ...]:
     """Expand a stored ``sourceEventSeqs`` of event ``seq``; ``ValueError`` says what is wrong."""
     if not isinstance(value, list) or not value:
         raise ValueError("sourceEventSeqs is no list or empty")
+    if len(value) == 1 and type(value[0]) is int and 0 <= value[0] < seq:
+        return (value[0],)
     expanded: list[int] = []
     ranged = False
     for item in value:

@@ -5,26 +5,50 @@ from __future__ import annotations
 import errno
 import os
 import secrets
+import sys
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from .disk import Disk, write_all
 
-#: Data files kept open at a time, over all sessions of a backend.
-OPEN_FILES = 256
+if sys.platform != "win32":
+    import resource
+
+#: Data files kept open at a time, over all sessions of a backend: a quarter of the descriptors that
+#: the process may have (each session has one for its lock besides), within these bounds. Opening
+#: and closing a file for each batch costs more than writing it.
+OPEN_FILES = (256, 2048)
 
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS})
 
 
 class _Entry:
-    __slots__ = ("fd", "users")
+    __slots__ = ("dropped", "fd", "users")
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
         self.users = 0
+        #: Whether the last user closes it.
+        self.dropped = False
+
+
+class _Use:
+    """A descriptor for as long as a ``with`` block lasts."""
+
+    __slots__ = ("_cache", "_entry", "_path")
+
+    def __init__(self, cache: FileCache, path: Path) -> None:
+        self._cache, self._path = cache, path
+
+    def __enter__(self) -> int:
+        self._entry = self._cache.enter(self._path)
+        return self._entry.fd
+
+    def __exit__(self, *_error: object) -> None:
+        self._cache.leave(self._entry)
 
 
 class FileCache:
@@ -34,55 +58,83 @@ class FileCache:
     within one use.
     """
 
-    def __init__(self, disk: Disk, limit: int = OPEN_FILES) -> None:
+    def __init__(self, disk: Disk, limit: int | None = None) -> None:
         self._disk = disk
-        self._limit = limit
+        self._limit = limit or _open_files()
         self._entries: OrderedDict[Path, _Entry] = OrderedDict()
         self._mutex = threading.Lock()
 
-    @contextmanager
-    def use(self, path: Path) -> Iterator[int]:
-        """Give a descriptor of ``path``, opened to append; ``OSError`` if it cannot be opened."""
+    def use(self, path: Path) -> _Use:
+        """Give a descriptor of ``path``, opened to append; ``OSError`` if it cannot be opened.
+
+        It is open within ``with``.
+        """
+        return _Use(self, path)
+
+    def enter(self, path: Path) -> _Entry:
+        """Begin to use a file."""
         with self._mutex:
             entry = self._entries.get(path)
             if entry is None:
                 entry = _Entry(self._disk.open(path, os.O_RDWR | os.O_APPEND))
                 self._entries[path] = entry
-            self._entries.move_to_end(path)
+                self._shrink(entry)
+            else:
+                self._entries.move_to_end(path)
             entry.users += 1
-            self._shrink()
-        try:
-            yield entry.fd
-        finally:
-            with self._mutex:
-                entry.users -= 1
+        return entry
+
+    def leave(self, entry: _Entry) -> None:
+        """End a use."""
+        with self._mutex:
+            entry.users -= 1
+            last = entry.dropped and not entry.users
+        if last:
+            self._disk.close(entry.fd)
 
     def drop(self, path: Path) -> None:
-        """Close the file of ``path`` if it is open and not in use."""
+        """Close the file of ``path`` if it is open: now, or when nobody uses it any more.
+
+        A log may be closed while another thread still syncs its file: the number of a descriptor
+        that is closed under it could at once be another file's.
+        """
         with self._mutex:
             entry = self._entries.pop(path, None)
         if entry is not None:
-            self._disk.close(entry.fd)
+            self._let_go(entry)
 
     def close(self) -> None:
-        """Close every file."""
+        """Close every file; those in use when nobody uses them any more."""
         with self._mutex:
             entries, self._entries = list(self._entries.values()), OrderedDict()
         for entry in entries:
-            self._disk.close(entry.fd)
+            self._let_go(entry)
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def _shrink(self) -> None:
-        if len(self._entries) <= self._limit:
-            return
-        for path, entry in list(self._entries.items()):
-            if entry.users == 0:
-                del self._entries[path]
-                self._disk.close(entry.fd)
-                if len(self._entries) <= self._limit:
-                    return
+    def _let_go(self, entry: _Entry) -> None:
+        with self._mutex:
+            entry.dropped = True
+            unused = not entry.users
+        if unused:
+            self._disk.close(entry.fd)
+
+    def _shrink(self, newest: _Entry) -> None:
+        while len(self._entries) > self._limit:
+            rest = (item for item in self._entries.items() if item[1] is not newest)
+            idle = next((path for path, entry in rest if not entry.users), None)
+            if idle is None:
+                return
+            self._disk.close(self._entries.pop(idle).fd)
+
+
+def _open_files() -> int:
+    low, high = OPEN_FILES
+    if sys.platform == "win32":
+        return low
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return high if allowed == resource.RLIM_INFINITY else min(high, max(low, allowed // 4))
 
 
 def make_directories(directory: Path, disk: Disk) -> list[Path]:

@@ -32,6 +32,9 @@ _BLOCK_RESERVED = 3
 NUL_RUN = 16
 
 
+_per_thread = threading.local()
+
+
 class FrameError(Exception):
     """A frame that no cut could explain; ``offset`` is where it starts in the file, in bytes."""
 
@@ -159,9 +162,27 @@ def _blocks(data: Bytes, start: int, index: int, position: int) -> Frame:
             steps.append(position)
 
 
-def decode(data: Bytes, frame: Frame) -> Iterator[bytes]:
-    """Yield a complete frame's content in pieces; :class:`FrameError` if it does not verify."""
-    decoder = zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW).decompressobj()
+def new_decompressor() -> zstandard.ZstdDecompressor:
+    """Return what :func:`decode` may use for one frame after the other."""
+    return zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW)
+
+
+def small_decompressor() -> zstandard.ZstdDecompressor:
+    """Return this thread's own, for a frame that is decoded to its end before any other is."""
+    decompressor: zstandard.ZstdDecompressor | None = getattr(_per_thread, "decompressor", None)
+    if decompressor is None:
+        decompressor = _per_thread.decompressor = new_decompressor()
+    return decompressor
+
+
+def decode(
+    data: Bytes, frame: Frame, decompressor: zstandard.ZstdDecompressor | None = None
+) -> Iterator[bytes]:
+    """Yield a complete frame's content in pieces; :class:`FrameError` if it does not verify.
+
+    A ``decompressor`` of one's own, for no two frames at once, saves making one for each frame.
+    """
+    decoder = (decompressor or new_decompressor()).decompressobj()
     begin = frame.start
     for end in (*frame.steps, frame.end):
         try:
@@ -196,9 +217,6 @@ def decode_torn(data: Bytes, frame: Frame) -> Iterator[bytes]:
                 yield piece
     except zstandard.ZstdError:
         return
-
-
-_per_thread = threading.local()
 
 
 def encode(content: bytes) -> bytes:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from typing import Any, NoReturn
 
 import msgspec
+
+#: Where a value, and not some text, may be null or -0 (or, seldom, a text that looks so).
+_SUSPECT = re.compile(rb"(?:^|[:\[,])(?:null|-0)")
 
 _encode = msgspec.json.Encoder(decimal_format="number").encode
 _decode = msgspec.json.Decoder().decode
@@ -28,7 +32,7 @@ def dumps(value: Any) -> bytes:
         raise ValueError(f"not JSON: {error}") from error
     # msgspec writes NaN and the infinities as null, and -0.0 as it is; both are rare enough that
     # a look at the finished text is cheaper than a walk through every value.
-    if b"null" in text or b"-0" in text:
+    if (b"null" in text or b"-0" in text) and _SUSPECT.search(text) is not None:
         canonical = _canonical(value)
         return text if canonical is value else _encode(canonical)
     return text

@@ -7,7 +7,8 @@ same in every generation (L9, L10) and stands here.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Generic, NoReturn, Protocol, TypeVar
 
@@ -17,7 +18,7 @@ from .event import Event
 from .fold import LogFold
 from .frames import FrameError
 from .header import Header
-from .source import Line, LogFile
+from .source import Line, Lines, LogFile
 
 Row = TypeVar("Row")
 
@@ -76,21 +77,26 @@ class Reader(Protocol):
 
 
 class LinePass(ABC, Generic[Row]):
-    """Yields a file's rows with their lines, and judges what is no row."""
+    """Yields a file's rows, and judges what is no row."""
 
     def __init__(self, file: LogFile) -> None:
         self.path = file.path
         self.compressed = file.compressed
-        #: Set after :meth:`rows` where the file does not end with its last event.
+        #: Set after :meth:`batches` where the file does not end with its last event.
         self.recovered: Recovered | None = None
         #: Where the log's whole frames or lines end, in bytes: what a writer may trust.
         self.end = 0
         self._file = file
+        self._batch: tuple[Iterator[Line], Sequence[Row]] | None = None
 
     @property
     @abstractmethod
     def last_good_seq(self) -> int:
         """The seq of the last event that was good, -1 if none."""
+
+    @abstractmethod
+    def _rows(self, text: bytes) -> Sequence[Row] | None:
+        """Return what whole lines say, all of them rows and due; None if one by one tells more."""
 
     @abstractmethod
     def _row(self, line: Line) -> Row | None:
@@ -100,27 +106,49 @@ class LinePass(ABC, Generic[Row]):
     def _look_behind(self, line: Line) -> bool:
         """Tell whether a line at or behind damage ends a turn."""
 
-    def rows(self) -> Iterator[tuple[Row, Line]]:
-        """Yield every row; raise ``SESSION_CORRUPT`` for damage that no cut explains."""
-        lines = self._guarded_lines()
+    def batches(self) -> Iterator[Sequence[Row]]:
+        """Yield every row, some at a time; raise ``SESSION_CORRUPT`` for damage no cut explains.
+
+        The next ones are looked at when those before have been taken in.
+        """
         recovered: list[bytes] = []
-        for line in lines:
-            row = self._row(line)
-            if row is None:
-                self._drop_tail(line, lines, recovered)
-                return
-            if not line.verified:
-                recovered.append(line.text)
-            yield row, line
+        parts = self._guarded_parts()
+        for part in parts:
+            rows = self._rows(part.text)
+            if rows is not None:
+                if not part.verified:
+                    recovered += [line.text for line in part.split()]
+                self._batch = part.split(), rows
+                yield rows
+                continue
+            lines = part.split()
+            for line in lines:
+                row = self._row(line)
+                if row is None:
+                    self._drop_tail(line, lines, parts, recovered)
+                    return
+                if not line.verified:
+                    recovered.append(line.text)
+                self._batch = iter((line,)), (row,)
+                yield (row,)
         self._end_of_lines(recovered)
+
+    def line_of(self, row: Row) -> Line:
+        """Return the line that a row of the last batch stood in. Only once for each batch."""
+        if self._batch is not None:
+            for line, other in zip(*self._batch, strict=True):
+                if other is row:
+                    return line
+        raise LookupError("that row is of no batch under way")
 
     def corrupt(self, reason: str, frame: int, offset: int) -> NoReturn:
         """Refuse the log as damaged."""
         self._file.corrupt(reason, frame, offset, self.last_good_seq)
 
-    def _guarded_lines(self) -> Iterator[Line]:
+    def _guarded_parts(self) -> Iterator[Lines]:
         try:
-            yield from self._file.lines()
+            for lines in self._file.lines():
+                yield from lines.parts()
         except FrameError as error:
             self.corrupt(error.reason, error.frame, error.offset)
 
@@ -134,14 +162,16 @@ class LinePass(ABC, Generic[Row]):
         # L9: nobody was told that a write which did not finish is durable.
         self._set_recovered(torn.offset, recovered, 1 if torn.partial else 0, acknowledged=False)
 
-    def _drop_tail(self, bad: Line, rest: Iterator[Line], recovered: list[bytes]) -> None:
+    def _drop_tail(
+        self, bad: Line, beside: Iterator[Line], behind: Iterator[Lines], recovered: list[bytes]
+    ) -> None:
         """Judge a line that is no event where one was due: a tail to drop, or damage (L9, L10)."""
         if self.compressed and bad.verified:
             self.corrupt("a line inside a complete frame is no event row", bad.frame, bad.offset)
         if b"\0" in bad.text:
             self.corrupt("the log holds NUL bytes", bad.frame, bad.offset)
         records, ends_turn = 1, self._look_behind(bad)
-        for line in rest:
+        for line in chain(beside, chain.from_iterable(lines.split() for lines in behind)):
             records += 1
             if self.compressed and records > GARBAGE_LINES:
                 self.corrupt("no cut leaves so many lines behind a bad one", bad.frame, bad.offset)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from functools import lru_cache
 from pathlib import Path
 
 from .codes import Code
@@ -44,6 +45,7 @@ def session_dir_name(session_id: str) -> str:
     return name
 
 
+@lru_cache(maxsize=256)
 def project_dir_name(cwd: str | None) -> str:
     """Return the directory name for a working directory; two of them may share one."""
     if cwd is None:

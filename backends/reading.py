@@ -8,15 +8,14 @@ where nothing is damaged.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import NoReturn
 
 from . import jsontext, schema
 from .codes import Code
 from .disk import Disk, OsDisk
 from .errors import SessionError
-from .event import EnvelopeError, Event, RowError, decode_line
+from .event import EnvelopeError, Event, RowError, decode_line, decode_lines
 from .fold import LogFold
 from .generations.current import MigratingReader
 from .header import VERSION, Header, decode_header, decode_stored_header
@@ -133,7 +132,9 @@ class LogReader(LinePass[Event]):
         #: How many events are good, whatever came after them.
         self.good = 0
         self._expect_id = expect_id
-        self._deferred: list[tuple[int, Callable[[], NoReturn]]] = []
+        # What refuses the log unless the file turns out to be damaged: an unknown type first.
+        self._unknown: SessionError | None = None
+        self._fault: tuple[str, Line, int] | None = None
         version = VERSION if file.version is None else file.version
         self.header: Header = decode_header(
             file.header_line(), file_version=version, source=str(file.path)
@@ -145,11 +146,26 @@ class LogReader(LinePass[Event]):
 
     def events(self) -> Iterator[Event]:
         """Yield every event; raise what refuses the log, physical damage first."""
-        for event, line in self.rows():
-            if self._accept(event, line):
-                self.good = event.seq + 1
-                yield event
+        fold, is_known, check_row = self.fold, schema.is_known, schema.check_row
+        for batch in self.batches():
+            for event in batch:
+                if not event.ignorable and not is_known(event.type):
+                    self._note_unknown(event)
+                elif self._unknown is None and self._fault is None:
+                    try:
+                        check_row(event)
+                        fold.replay(event)
+                    except (schema.SchemaError, SurfaceError) as error:
+                        self._note_fault(event, self.line_of(event), error)
+                    else:
+                        self.good = fold.next_seq
+                        yield event
+                        continue
+                fold.next_seq = event.seq + 1
         self._judge()
+
+    def _rows(self, text: bytes) -> list[Event] | None:
+        return decode_lines(text, self.fold.next_seq)
 
     def _row(self, line: Line) -> Event | None:
         """Return the event of a line, or None if the line is no row or not the next one."""
@@ -162,29 +178,10 @@ class LogReader(LinePass[Event]):
             if error.seq != expected:
                 return None
             # Judged at the end: an unknown type or a damaged frame further on comes first.
-            self._defer(2, line, f"{error.type} at seq {error.seq}: {error}")
-            return Event(error.type, expected, self.fold.last_time, b"{}", ignorable=True)
+            event = Event(error.type, expected, self.fold.last_time, b"{}", ignorable=True)
+            self._note_fault(event, line, error)
+            return event
         return event if event.seq == expected else None
-
-    def _accept(self, event: Event, line: Line) -> bool:
-        """Fold an event in; return whether it may be shown (nothing before it refused the log)."""
-        if self._deferred:
-            if not event.ignorable and not schema.is_known(event.type):
-                self._defer_unknown(event)
-            self.fold.next_seq = event.seq + 1
-            return False
-        if not event.ignorable and not schema.is_known(event.type):
-            self._defer_unknown(event)
-            self.fold.next_seq = event.seq + 1
-            return False
-        try:
-            schema.check_row(event)
-            self.fold.replay(event)
-        except (schema.SchemaError, SurfaceError) as error:
-            self._defer(2, line, f"{event.type} at seq {event.seq}: {error}")
-            self.fold.next_seq = event.seq + 1
-            return False
-        return True
 
     def _look_behind(self, line: Line) -> bool:
         """Tell whether a line behind damage ends a turn; refuse what no v3 file may hold at all."""
@@ -210,30 +207,24 @@ class LogReader(LinePass[Event]):
             self.corrupt(
                 f"the log belongs to session {self.header.id!r}, not {self._expect_id!r}", 0, 0
             )
-        if self._deferred:
-            _, refuse = min(self._deferred, key=lambda entry: entry[0])
-            refuse()
+        if self._unknown is not None:
+            raise self._unknown
+        if self._fault is not None:
+            reason, line, last_good = self._fault
+            self._file.corrupt(reason, line.frame, line.offset, last_good)
         marked = self.fold.inherited_cut is not None
         if marked != self.header.is_seeded:
             what = "lacks the marker of" if self.header.is_seeded else "has a marker of"
             self.corrupt(f"the log {what} an inherited beginning against its header", 0, 0)
 
-    def _defer(self, rank: int, line: Line, reason: str) -> None:
-        good = self.fold.next_seq - 1 if not self._deferred else None
+    def _note_fault(self, event: Event, line: Line, error: ValueError) -> None:
+        if self._fault is None:
+            reason = f"{event.type} at seq {event.seq}: {error}"
+            self._fault = (reason, line, event.seq - 1)
 
-        def refuse() -> NoReturn:
-            last = self.fold.next_seq - 1 if good is None else good
-            self._file.corrupt(reason, line.frame, line.offset, last)
-
-        self._deferred.append((rank, refuse))
-
-    def _defer_unknown(self, event: Event) -> None:
-        error = self._unsupported(event.type, event.seq)
-
-        def refuse() -> NoReturn:
-            raise error
-
-        self._deferred.append((1, refuse))
+    def _note_unknown(self, event: Event) -> None:
+        if self._unknown is None:
+            self._unknown = self._unsupported(event.type, event.seq)
 
     def _unsupported(self, kind: str, seq: int) -> SessionError:
         return SessionError(

@@ -7,11 +7,12 @@ the exact members of the format, since later format versions audit them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
-from . import jsontext, payloads
+from . import payloads
 from .event import MAX_SAFE_INTEGER, Draft, Event, Replace
 from .payload_rules import further_fault
 
@@ -45,6 +46,8 @@ OWN_TYPES = frozenset(
     {"interlock/writer", "interlock/approval", "interlock/settled", "interlock/notice"}
 )
 
+_KNOWN = (payloads.BY_TYPE.keys() | OTHER_TYPES) - OWN_TYPES
+
 #: v0–v2 names that v3 renamed: a required one is not a v3 event, whatever else is wrong.
 RETIRED_TYPES = frozenset({"tool/code-dispatch-start", "tool/code-dispatch"})
 
@@ -55,9 +58,7 @@ class SchemaError(ValueError):
 
 def is_known(kind: str) -> bool:
     """Tell whether a v3 log may hold this type without marking it ``ignorable``."""
-    return (
-        kind in payloads.BY_TYPE or kind in OTHER_TYPES or kind.startswith(_OTHER_FAMILIES)
-    ) and kind not in OWN_TYPES
+    return kind in _KNOWN or kind.startswith(_OTHER_FAMILIES)
 
 
 def check_row(event: Event) -> None:
@@ -65,18 +66,52 @@ def check_row(event: Event) -> None:
 
     A type that is not known stays opaque.
     """
-    kind, data = event.type, event.data
-    if kind in SURFACE_TYPES:
-        _check_surface_members(event)
-        check_body(kind, data)
-        if kind == "assistant/message" and not isinstance(data.get("stream"), list):
-            raise SchemaError("assistant/message has no stream")
-        failed = kind == "tool/result" and "error" in data
-        if failed and data["message"]["content"][0].get("isError") is not True:
-            raise SchemaError("a tool result with an error must be marked isError")
-    elif is_known(kind) and (event.surface_op is not None or event.sources is not None):
-        raise SchemaError(f"{kind} may have neither surfaceOp nor sourceEventSeqs")
-    check_structure(kind, data)
+    check = _ROW_CHECKS.get(event.type)
+    if check is not None:
+        check(event)
+    elif (event.surface_op is not None or event.sources is not None) and is_known(event.type):
+        raise SchemaError(f"{event.type} may have neither surfaceOp nor sourceEventSeqs")
+
+
+def _check_user_row(event: Event) -> None:
+    _check_surface_members(event)
+    _check_message(event.data, "user")
+
+
+def _check_assistant_row(event: Event) -> None:
+    _check_surface_members(event)
+    _check_assistant(event.data)
+    if not isinstance(event.data.get("stream"), list):
+        raise SchemaError("assistant/message has no stream")
+
+
+def _check_result_row(event: Event) -> None:
+    _check_surface_members(event)
+    data = event.data
+    _check_tool_result(data)
+    if "error" in data and data["message"]["content"][0].get("isError") is not True:
+        raise SchemaError("a tool result with an error must be marked isError")
+
+
+def _check_system_row(event: Event) -> None:
+    _check_surface_members(event)
+    check_structure(event.type, event.data)
+
+
+def _check_request_row(event: Event) -> None:
+    if event.surface_op is not None or event.sources is not None:
+        raise SchemaError("request/header may have neither surfaceOp nor sourceEventSeqs")
+    check_structure(event.type, event.data)
+
+
+#: What a row of these types must hold; others must only keep away from the surface.
+_ROW_CHECKS: dict[str, Callable[[Event], None]] = {
+    "user/message": _check_user_row,
+    "assistant/message": _check_assistant_row,
+    "tool/result": _check_result_row,
+    "system/message": _check_system_row,
+    "request/header": _check_request_row,
+}
 
 
 def check_body(kind: str, data: dict[str, Any]) -> None:
@@ -103,8 +138,8 @@ def check_structure(kind: str, data: Any) -> None:
         payload(kind, data)
 
 
-def check_draft(draft: Draft, seq: int) -> dict[str, Any]:
-    """Check a draft that would become event ``seq`` and return its decoded payload.
+def check_draft(draft: Draft, seq: int, time: int) -> Event:
+    """Check a draft that would become event ``seq`` and return that event, its payload decoded.
 
     Raises :class:`SchemaError`.
     """
@@ -116,7 +151,8 @@ def check_draft(draft: Draft, seq: int) -> dict[str, Any]:
             )
         if kind in SURFACE_TYPES:
             raise SchemaError(f"{kind} cannot be ignorable")
-    event = Event(kind, seq, 0, draft.data, draft.ignorable, draft.surface_op, draft.sources)
+    raw = draft.data
+    event = Event(kind, seq, time, raw, draft.ignorable, draft.surface_op, draft.sources)
     try:
         data: Any = event.data
     except ValueError as error:
@@ -126,7 +162,10 @@ def check_draft(draft: Draft, seq: int) -> dict[str, Any]:
     _check_references(draft, seq)
     check_row(event)
     payload(kind, data)
-    return data
+    if b"\n" in raw or b"\r" in raw:
+        # It spreads over lines: encoded again when it is asked for.
+        return msgspec.structs.replace(event, encoded=None)
+    return event
 
 
 def payload(kind: str, data: Any) -> None:
@@ -167,24 +206,36 @@ def _check_surface_members(event: Event) -> None:
         0 <= operation.start_seq < event.seq and 0 <= operation.end_seq < event.seq
     ):
         raise SchemaError("a replacement names events that are not earlier")
-    if event.type == "assistant/message" and event.sources is not None:
+    if event.sources is not None and event.type == "assistant/message":
         raise SchemaError("assistant/message may not have sourceEventSeqs")
 
 
 def _check_message(message: Any, role: str) -> dict[str, Any]:
     """Check what every message has; members beyond the known ones survive reading."""
+    if type(message) is dict:
+        name, source = message.get("id"), message.get("source")
+        if (
+            type(name) is str
+            and name
+            and message.get("role") == role
+            and type(message.get("content")) is list
+            and type(source) is dict
+            and type(source.get("kind")) is str
+        ):
+            return message
+    raise SchemaError(_message_fault(message, role))
+
+
+def _message_fault(message: Any, role: str) -> str:
     if not isinstance(message, dict):
-        raise SchemaError("the event has no message object")
+        return "the event has no message object"
     if not isinstance(message.get("id"), str) or not message["id"]:
-        raise SchemaError("the message has no id")
+        return "the message has no id"
     if message.get("role") != role:
-        raise SchemaError(f"the message's role is not {role}")
+        return f"the message's role is not {role}"
     if not isinstance(message.get("content"), list):
-        raise SchemaError("the message's content is no list")
-    source = message.get("source")
-    if not isinstance(source, dict) or not isinstance(source.get("kind"), str):
-        raise SchemaError("the message has no source")
-    return message
+        return "the message's content is no list"
+    return "the message has no source"
 
 
 def _check_assistant(data: dict[str, Any]) -> None:
@@ -192,9 +243,12 @@ def _check_assistant(data: dict[str, Any]) -> None:
     if message["source"]["kind"] != "model":
         raise SchemaError("the assistant message's source is no model")
     for block in message["content"]:
-        if isinstance(block, dict) and block.get("type") == "tool-call":
-            members = (block.get("id"), block.get("name"), block.get("arguments"))
-            if not all(isinstance(member, str) for member in members) or not block["id"]:
+        if type(block) is dict and block.get("type") == "tool-call":
+            call_id = block.get("id")
+            if not (
+                type(call_id) is type(block.get("name")) is type(block.get("arguments")) is str
+                and call_id
+            ):
                 raise SchemaError("a tool-call block lacks its id, name or arguments")
 
 
@@ -202,18 +256,13 @@ def _check_tool_result(data: dict[str, Any]) -> None:
     message = _check_message(data.get("message"), "user")
     source, content = message["source"], message["content"]
     block = content[0] if len(content) == 1 else None
-    if not isinstance(block, dict) or block.get("type") != "tool-result":
+    if type(block) is not dict or block.get("type") != "tool-result":
         raise SchemaError("a tool result holds exactly one tool-result block")
     call_id = source.get("callId")
-    if source["kind"] != "tool" or not isinstance(call_id, str) or not call_id:
+    if source["kind"] != "tool" or type(call_id) is not str or not call_id:
         raise SchemaError("a tool result's source is no tool call")
     if block.get("toolCallId") != call_id:
         raise SchemaError("a tool result's block and source name different calls")
-
-
-def one_line(data: Any) -> bytes:
-    """Encode a payload again, for a draft whose text spreads over lines."""
-    return jsontext.dumps(data)
 
 
 def check_time(time: int) -> None:

@@ -20,6 +20,8 @@ LINE_LIMIT = 128 * 1024 * 1024
 
 _HEADER_LIMIT = 1024 * 1024
 _CHUNK = 1024 * 1024
+#: Bytes of lines that are decoded at once, unless a single line is longer.
+_PART = 64 * 1024
 
 
 class Line(NamedTuple):
@@ -28,8 +30,37 @@ class Line(NamedTuple):
     text: bytes
     frame: int
     offset: int
-    end: int
     verified: bool
+
+
+class Lines(NamedTuple):
+    """Some whole lines that follow each other; ``offset`` is their frame's or, raw, their own."""
+
+    text: bytes
+    frame: int
+    offset: int
+    verified: bool
+    raw: bool
+
+    def split(self) -> Iterator[Line]:
+        """Yield the lines one by one."""
+        offset = self.offset
+        for text in self.text.split(b"\n")[:-1]:
+            yield Line(text + b"\n", self.frame, offset, self.verified)
+            if self.raw:
+                offset += len(text) + 1
+
+    def parts(self) -> Iterator[Lines]:
+        """Yield the same lines a few at a time, so that not too many are decoded at once."""
+        text, offset, start = self.text, self.offset, 0
+        if len(text) <= _PART:
+            yield self
+            return
+        while start < len(text):
+            end = text.rfind(b"\n", start, start + _PART) + 1
+            end = end or text.index(b"\n", start) + 1
+            yield self._replace(text=text[start:end], offset=offset + start * self.raw)
+            start = end
 
 
 class Torn(NamedTuple):
@@ -102,7 +133,7 @@ class LogFile:
             self.corrupt("there is no complete header line", 0, 0, -1)
         return start[:end]
 
-    def lines(self) -> Iterator[Line]:
+    def lines(self) -> Iterator[Lines]:
         """Yield the lines after the header, those of a torn last frame marked as not verified."""
         header = self.header_line()
         return self._frame_lines() if self.compressed else self._raw_lines(len(header))
@@ -140,7 +171,7 @@ class LogFile:
             if not frame.complete:
                 self.corrupt("the file ends inside its header frame", 0, 0, -1)
             text = b""
-            for piece in frames.decode(self._bytes, frame):
+            for piece in frames.decode(self._bytes, frame, frames.small_decompressor()):
                 text += piece
                 if len(text) > _HEADER_LIMIT:
                     self.corrupt("the first frame is longer than any header", 0, 0, -1)
@@ -151,37 +182,52 @@ class LogFile:
         self._after_header = frame.end
         return text
 
-    def _frame_lines(self) -> Iterator[Line]:
+    def _frame_lines(self) -> Iterator[Lines]:
+        decompressor = frames.new_decompressor()
         for frame in frames.scan(self._bytes, self._after_header, 1):
-            pieces = frames.decode if frame.complete else frames.decode_torn
+            number, start, complete = frame.number, frame.start, frame.complete
             rest = b""
-            for piece in pieces(self._bytes, frame):
-                *whole, rest = (rest + piece).split(b"\n")
+            pieces = (
+                frames.decode(self._bytes, frame, decompressor)
+                if complete
+                else frames.decode_torn(self._bytes, frame)
+            )
+            for piece in pieces:
+                whole, rest = _cut(rest, piece)
                 if len(rest) > LINE_LIMIT:
-                    raise FrameError("a line is longer than 128 MiB", frame.number, frame.start)
-                for text in whole:
-                    yield Line(text + b"\n", frame.number, frame.start, frame.end, frame.complete)
-            if not frame.complete:
-                self.torn = Torn(frame.start, frame.number, rest)
+                    raise FrameError("a line is longer than 128 MiB", number, start)
+                if whole:
+                    yield Lines(whole, number, start, complete, False)
+            if not complete:
+                self.torn = Torn(start, number, rest)
             elif rest:
-                raise FrameError("the frame ends inside a line", frame.number, frame.start)
+                raise FrameError("the frame ends inside a line", number, start)
 
-    def _raw_lines(self, offset: int) -> Iterator[Line]:
+    def _raw_lines(self, offset: int) -> Iterator[Lines]:
         rest, start = b"", offset
         while offset < self.size:
             chunk = self._bytes.at(offset, _CHUNK)
             if not chunk:
                 break
             offset += len(chunk)
-            *whole, rest = (rest + chunk).split(b"\n")
-            for text in whole:
-                end = start + len(text) + 1
-                yield Line(text + b"\n", 0, start, end, True)
-                start = end
+            whole, rest = _cut(rest, chunk)
+            if whole:
+                yield Lines(whole, 0, start, True, True)
+                start += len(whole)
             if len(rest) > LINE_LIMIT:
                 raise FrameError("a line is longer than 128 MiB", 0, start)
         if rest:
             self.torn = Torn(start, 0, rest)
+
+
+def _cut(rest: bytes, piece: bytes) -> tuple[bytes, bytes]:
+    """Return the whole lines in ``rest + piece``, and what is left behind the last of them."""
+    end = piece.rfind(b"\n") + 1
+    if not end:
+        return b"", rest + piece
+    if end == len(piece) and not rest:
+        return piece, b""
+    return rest + piece[:end], piece[end:]
 
 
 def find_log(directory: Path, disk: Disk) -> Path | None:

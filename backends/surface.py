@@ -5,14 +5,13 @@ Kept as two flat arrays (12 bytes an entry), since a long log's surface stays in
 
 from __future__ import annotations
 
-import zlib
 from array import array
 
 from .event import Event, Replace
 
 _KINDS = {"user/message": 0, "assistant/message": 1, "tool/result": 2, "system/message": 3}
 _TOOL_RESULT = _KINDS["tool/result"]
-_KIND_MASK = 3
+_DIGEST = 0xFFFF_FFFC
 
 
 class SurfaceError(ValueError):
@@ -86,6 +85,17 @@ class Surface:
         if self.first_type is None:
             self.first_type = event.type
 
+    def enter(self, event: Event) -> None:
+        """Check a surface event and enter it; :class:`SurfaceError` says why not."""
+        if event.surface_op == "append" and event.type != "system/message":
+            self._seqs.append(event.seq)
+            self._tags.append(_tag(event))
+            if self.first_type is None:
+                self.first_type = event.type
+        else:
+            self.check(event)
+            self.apply(event)
+
     def copy(self) -> Surface:
         """Return an independent copy."""
         other = Surface()
@@ -111,6 +121,5 @@ def _tag(event: Event) -> int:
     kind = _KINDS[event.type]
     if kind != _TOOL_RESULT:
         return kind
-    call_id = event.data["message"]["source"]["callId"]
-    digest = zlib.crc32(call_id.encode("utf-8", "surrogatepass"))
-    return digest & ~_KIND_MASK | kind
+    # Only compared with others of this process.
+    return hash(event.data["message"]["source"]["callId"]) & _DIGEST | kind

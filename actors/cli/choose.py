@@ -10,8 +10,6 @@ from interlock.backends.jsonl import Listing
 from interlock.backends.reading import open_reader
 from interlock.backends.source import LogFile
 
-from .story import tell
-
 
 @dataclass(frozen=True)
 class Choice:
@@ -43,6 +41,8 @@ class Choice:
         """Tell by a log's events. A damaged one counts by what comes before the damage."""
         if not self.reads_logs or listing.path is None:
             return not self.reads_logs
+        from .story import tell
+
         fits, open_turn = False, False
         try:
             with LogFile(listing.path, disk) as file:

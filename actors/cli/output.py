@@ -89,6 +89,10 @@ class Line:
 
 def put(out: Console, line: Line) -> None:
     """Print a paragraph, every line of it indented, none with trailing blanks."""
+    if line.whole and "\n" not in line.text and not out.is_terminal:
+        # What comes below comes to the same; a list of thousands should not take as long.
+        out.file.write(f"{' ' * line.indent}{line.text.expandtabs(4)}".rstrip() + "\n")
+        return
     from rich.text import Text
 
     width = 1 << 30 if line.whole else max(20, out.width - line.indent)

@@ -102,6 +102,7 @@ class Bodies:
             self.writer_incarnation if call.writer == self.writer_incarnation else "",
             call.workspace,
             self.incarnation,
+            call.attempt,
         )
 
     def _timeout(self, call: CallRun) -> float:

@@ -16,7 +16,7 @@ from ..messages import Append, Appended, Flush, SessionOpened, SessionState, Wir
 from ..port import PeerLostError, Port, ReplyTimeoutError
 from ..release import Checkpoint
 from ..roles import Role
-from ..tools.fit import fit
+from ..tools.fit import INLINE_LIMIT, fit
 from ..tools.outcome import Outcome, unrecorded
 from ..tools.result import ToolResult
 from .call import CallRun, Ended
@@ -103,6 +103,20 @@ class LogClient:
         call.covers = max(call.covers, reply.last_seq)
         return reply
 
+    async def decided(self, call: CallRun, event: Draft) -> Checkpoint:
+        """R4: make durable what is decided about a call that is recorded already, or end it (K3).
+
+        The acknowledgement covers everything that the log has of the call.
+        """
+        try:
+            acknowledged = await self.append(
+                call.session, [event], after=call.covers, flush=True, behalf=call.requester_key
+            )
+        except (InterlockError, PeerLostError, ReplyTimeoutError) as error:
+            raise checkpoint_failed(call, error) from None
+        call.covers, call.writer = acknowledged.last_seq, acknowledged.incarnation
+        return Checkpoint(acknowledged)
+
     async def record(self, call: CallRun, outcome: Outcome) -> WireResult:
         """Append the call's ``tool/result``, or hold it where the log is gone."""
         outcome, event = _result_event(call, outcome)
@@ -135,7 +149,7 @@ class LogClient:
 
 def _result_event(call: CallRun, outcome: Outcome) -> tuple[Outcome, Draft]:
     """The ``tool/result`` event, and the outcome as it stands there."""
-    fitted = fit(outcome)
+    fitted = fit(outcome, limit=call.inline_limit or INLINE_LIMIT)
     result = ToolResult.of(call.call_id, call.name, fitted.outcome)
     data = result.event_data(call.turn, call.step, f"tool-result-{uuid.uuid4().hex}")
     event = draft(

@@ -7,14 +7,14 @@ earlier is made durable (K1), and each call's record is durable before its body 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
-from concurrent.futures import Future, wait
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from interlock.backends.codes import Code
 from interlock.backends.errors import InterlockError, LogError, SessionError
-from interlock.backends.event import Draft, draft
+from interlock.backends.event import Draft, Event, draft
+from interlock.backends.fold import settled_message_id
 
 from ..agent.answer import Answer
 from ..errors import RuntimeFailureError
@@ -33,6 +33,7 @@ from ..roles import Role
 from ..tools import jsontext
 from ..tools.result import ToolResult
 from .flow import Flow, in_thread
+from .reply import Reply
 from .session import SessionCore
 
 #: What a body gets (s) to end by itself when the user presses Ctrl-C.
@@ -69,15 +70,33 @@ def message_id(kind: str) -> str:
     return f"{kind}-{uuid.uuid4().hex}"
 
 
-def user_message(text: str, source: dict[str, Any] | None = None) -> Draft:
+def user_message(
+    text: str, source: dict[str, Any] | None = None, *, name: str | None = None
+) -> Draft:
     """A ``user/message`` event of one text block."""
     data = {
-        "id": message_id("user"),
+        "id": name or message_id("user"),
         "role": "user",
         "content": [{"type": "text", "text": text}],
         "source": source or {"kind": "user"},
     }
     return draft("user/message", data, surface_op="append")
+
+
+def tell_outcomes(session: SessionCore, news: Sequence[tuple[int, str]]) -> Flow[None]:
+    """R4: what is known now of calls whose results said "unknown", in a turn of its own.
+
+    ``news`` has the seq of each call's record and the words. Durable when it returns.
+    """
+    number = session.last_turn + 1
+    source = {"kind": "plugin", "plugin": "interlock"}
+    told = [
+        user_message(text, source, name=settled_message_id(call_seq)) for call_seq, text in news
+    ]
+    start = draft("turn/start", {"turn": number})
+    end = draft("turn/end", {"turn": number, "reason": {"kind": "completed"}})
+    yield from session.append_drafts([start, *told, end], flush=True)
+    session.last_turn = number
 
 
 class TurnCore:
@@ -156,7 +175,7 @@ class StepCore:
         self.calls: list[ToolCall] = []
         self.results: list[ToolResult] | None = None
         self.ended = False
-        self._asked: Future[StepExecuted] | None = None
+        self._asked: Reply[StepExecuted] | None = None
 
     def start(self) -> Flow[None]:
         """K1: the earlier facts are durable before the step begins."""
@@ -303,7 +322,7 @@ class StepCore:
         asked = self._asked
         if asked is None:
             return
-        yield in_thread(lambda: wait([asked], timeout=seconds))
+        yield in_thread(lambda: asked.wait(seconds))
         if asked.done() and asked.exception() is None:
             self.results = self._in_model_order({}, asked.result().results)
 
@@ -313,15 +332,18 @@ class StepCore:
             Role.WRITER, lambda rid: SessionState(rid, self.session.id)
         )
         open_calls = {c.call_id: c for c in state.unanswered if c.message_seq == self.message_seq}
+        events: list[Event] = yield from self.session.events(self.message_seq + 1)
         left = []
         for call in self.calls:
             if call.id in open_calls:
                 started = open_calls[call.id].call_seq
                 raw = call.raw.encode("utf-8", "surrogatepass")
-                left.append(WireCall(call.id, call.name, raw, -1 if started is None else started))
+                seq = -1 if started is None else started
+                undecided, never_released = approvals_of(call.id, events)
+                left.append(WireCall(call.id, call.name, raw, seq, undecided, never_released))
         names = {call.id: call.name for call in self.calls}
         known: dict[str, ToolResult] = {}
-        for event in (yield from self.session.events(self.message_seq + 1)):
+        for event in events:
             if event.type == "tool/result":
                 call_id = event.data["message"]["source"]["callId"]
                 if call_id in names and call_id not in open_calls:
@@ -372,6 +394,27 @@ def _reason(error: BaseException | None) -> dict[str, Any]:
         error.message if isinstance(error, InterlockError) else f"{type(error).__name__}: {error}"
     )
     return {"kind": "error", "error": {"message": message or type(error).__name__, "code": code}}
+
+
+def approvals_of(call_id: str, events: Iterable[Event]) -> tuple[list[str], bool]:
+    """R6: which requests of a call are open, and whether the log proves that its body never ran.
+
+    The proof is a request that was asked and not granted; one that a nested call may have asked
+    proves nothing, since the body that made that call ran.
+    """
+    asked: dict[str, str | None] = {}
+    nested = False
+    for event in events:
+        data = event.data
+        if event.type == "approval/asked" and data["callId"] == call_id:
+            asked[data["id"]] = None
+        elif event.type == "approval/decided" and data["id"] in asked:
+            asked[data["id"]] = data["outcome"]
+        elif event.type == "tool/ptc-dispatch-start" and data["rootCallId"] == call_id:
+            nested = True
+    undecided = [request for request, outcome in asked.items() if outcome is None]
+    granted = all(outcome == "allowed-once" for outcome in asked.values())
+    return undecided, not nested and not granted
 
 
 def policy_statement(policy: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from .. import schema
 from ..codes import Code
@@ -36,23 +36,47 @@ class Chain:
 
     def events(self, items: Iterator[Item]) -> Iterator[Event]:
         """Yield the current events of a log's items. Raises :class:`Refusal`."""
-        if self._first is not None:
-            items = self._first.events(items)
-        if self._second is not None:
-            rows = self._second.events(items)
-        else:
-            rows = (item for item in items if isinstance(item, Row))
-        fold = self.fold
-        relationships = Relationships(fold)
-        for event in self._third.events(rows):
-            try:
-                schema.check_row(event)
-                relationships.check(event)
-                fold.replay(event)
-            except (schema.SchemaError, SurfaceError) as error:
-                raise Refusal(f"{event.type}: {error}") from error
-            yield event
-        relationships.finish()
+        first, second, third = self._first, self._second, self._third
+        checks = Checks(self.fold)
+        check = checks.check
+        for item in items:
+            if first is not None:
+                first.take(item)
+            if second is not None:
+                rows: Iterable[Row] = second.take(item)
+            else:
+                rows = (item,) if isinstance(item, Row) else ()
+            for row in rows:
+                for event in third.take(row):
+                    check(event)
+                    yield event
+        for row in second.finish() if second is not None else ():
+            for event in third.take(row):
+                check(event)
+                yield event
+        third.finish()
+        checks.finish()
+
+
+class Checks:
+    """What every current log must keep, asked of a migrated one event by event."""
+
+    def __init__(self, fold: LogFold) -> None:
+        self._fold = fold
+        self._relationships = Relationships(fold)
+
+    def check(self, event: Event) -> None:
+        """Check the next event and take it in. Raises :class:`Refusal`."""
+        try:
+            schema.check_row(event)
+            self._relationships.check(event)
+            self._fold.replay(event)
+        except (schema.SchemaError, SurfaceError) as error:
+            raise Refusal(f"{event.type}: {error}") from error
+
+    def finish(self) -> None:
+        """Check what only the log's end decides. Raises :class:`Refusal`."""
+        self._relationships.finish()
 
 
 class MigratingReader:
@@ -89,7 +113,7 @@ class MigratingReader:
         try:
             chain = Chain(self._rows.header)
             self.fold = chain.fold
-            yield from chain.events(item for item, _ in items)
+            yield from chain.events(items)
         except Refusal as refusal:
             # Damage further on comes first; then what the log's own generation refuses.
             for _ in items:

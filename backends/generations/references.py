@@ -33,6 +33,10 @@ class SeqMap:
         else:
             self._targets.extend([GONE] * count)
 
+    def append(self, target: int) -> None:
+        """Note where the next source event went."""
+        self._targets.append(target)
+
     def set(self, source: int, target: int) -> None:
         """Note where a source event went."""
         self._targets[source] = target
@@ -64,6 +68,8 @@ class SeqMap:
     def _all(self, sources: Any, row: Row) -> list[int]:
         if not isinstance(sources, list):
             raise Refusal(f"{row.type} has a malformed list of events", seq=row.seq)
+        if len(sources) == 1:
+            return [self._one(sources[0], row)]
         return [self._one(source, row) for source in sources]
 
     def _range(self, bounds: Any, row: Row) -> dict[str, int]:

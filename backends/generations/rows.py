@@ -13,7 +13,14 @@ import msgspec
 from msgspec import UNSET, Meta
 
 from .. import jsontext
-from ..event import MAX_SAFE_INTEGER, EnvelopeError, RowError, decode_sources, is_integer
+from ..event import (
+    MAX_SAFE_INTEGER,
+    EnvelopeError,
+    RowError,
+    count_rows,
+    decode_sources,
+    is_integer,
+)
 
 #: The last generation that stores a model's stream as events of their own.
 LAST_WITH_CHUNKS = 1
@@ -104,6 +111,21 @@ class _Packed(msgspec.Struct, forbid_unknown_fields=True):
     data: dict[str, Any]
 
 
+#: What no row of a file can hold: the member is absent.
+_NO_SEQ = -1
+_NO_TIME = -(2**60)
+
+
+class _Any(Row, kw_only=True):
+    """A row of either layout, as many are decoded at once; which one it is shows afterwards."""
+
+    seq: Count = _NO_SEQ
+    time: Integer = _NO_TIME
+    seq0: Count = _NO_SEQ
+    time0: Integer = _NO_TIME
+
+
+_decode_any = msgspec.json.Decoder(_Any).decode_lines
 _decode_row = msgspec.json.Decoder(Row).decode
 _decode_packed = msgspec.json.Decoder(_Packed).decode
 _SHAPES: dict[str, type[_Texts] | type[_Arguments]] = {
@@ -132,6 +154,53 @@ def decode_item(line: bytes, version: int) -> tuple[Item, bool]:
     return row, False
 
 
+def decode_items(
+    text: bytes, version: int, first_seq: int, plain: frozenset[str]
+) -> list[Item] | None:
+    """Decode whole lines that hold the events from ``first_seq`` on, all at once.
+
+    ``plain`` are the types that need no further look. Returns None where a line is something else,
+    or only :func:`decode_item` can tell.
+    """
+    count = count_rows(text)
+    if not count:
+        return None
+    items: list[Item] = []
+    expected = first_seq
+    try:
+        for row in _decode_any(text):
+            if row.seq == expected and row.type in plain:
+                sources = row.sourceEventSeqs
+                if sources is not UNSET and not sources_are_sound(
+                    sources, expected, row.type, version
+                ):
+                    return None
+                if row.time == _NO_TIME or row.seq0 != _NO_SEQ or row.time0 != _NO_TIME:
+                    return None
+                items.append(row)
+                expected += 1
+            elif row.seq0 == expected and _is_packed(row, version):
+                run = _run(row.type, expected, row.time0, row.data)
+                items.append(run)
+                expected += run.count
+            else:
+                return None
+    except (ValueError, RecursionError, msgspec.MsgspecError):
+        return None
+    return items if len(items) == count else None
+
+
+def _is_packed(row: _Any, version: int) -> bool:
+    """Tell whether a row has exactly the members of a packed one."""
+    return (
+        version <= LAST_WITH_CHUNKS
+        and row.type in _SHAPES
+        and (row.seq, row.time) == (_NO_SEQ, _NO_TIME)
+        and row.time0 != _NO_TIME
+        and row.ignorable is row.surfaceOp is row.sourceEventSeqs is UNSET
+    )
+
+
 _BAD_SOURCES = "sourceEventSeqs are not unique earlier seqs"
 
 
@@ -139,6 +208,8 @@ def sources_are_sound(sources: list[int], seq: int, kind: str, version: int) -> 
     """Tell whether an expanded source list names earlier events, each once."""
     if not sources:
         return kind == "assistant/message" and version <= LAST_WITH_CHUNKS
+    if len(sources) == 1:
+        return sources[0] < seq
     return max(sources) < seq and len(set(sources)) == len(sources)
 
 

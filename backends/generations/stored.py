@@ -27,7 +27,7 @@ from ..source import Line, LogFile
 from ..surface import SurfaceError
 from .inventory import STORED_TYPES
 from .refusal import Refusal
-from .rows import LAST_WITH_CHUNKS, Item, Row, Run, decode_item, to_json
+from .rows import LAST_WITH_CHUNKS, Item, Row, Run, decode_item, decode_items, to_json
 from .stored_surface import surface_operation
 from .v0_to_v1 import Normalizer
 
@@ -48,6 +48,7 @@ class StoredPass(LinePass[Item]):
         #: Whether some row held ranges in its sources, which the first harness did not know.
         self.ranged_at: tuple[int, Line] | None = None
         self._known = STORED_TYPES[self.version]
+        self._plain = self._known - {"session/end-seed"}
         self._expect_id = expect_id
         self._unknown: Row | None = None
         self._fault: tuple[str, Line, int] | None = None
@@ -57,21 +58,32 @@ class StoredPass(LinePass[Item]):
     def last_good_seq(self) -> int:
         return self.next_seq - 1
 
-    def items(self) -> Iterator[tuple[Item, Line]]:
+    def items(self) -> Iterator[Item]:
         """Yield items up to the first row that refuses the log; raise at the end if one did.
 
         Physical damage anywhere comes first, then the session's identity, unknown types, and rows
         with wrong members.
         """
-        for item, line in self.rows():
+        for batch in self.batches():
             if self._fault is None and self._unknown is None:
-                yield item, line
+                for item in batch:
+                    yield item
+                    # Whoever takes the items in may have noted a fault.
+                    if self._fault is not None:
+                        break
         self._judge()
 
     def fault(self, reason: str, line: Line, seq: int) -> None:
         """Note that a row is damaged; :meth:`items` raises the first of them at its end."""
         if self._fault is None:
             self._fault = (reason, line, seq)
+
+    def _rows(self, text: bytes) -> list[Item] | None:
+        items = decode_items(text, self.version, self.next_seq, self._plain)
+        if items is not None:
+            last = items[-1]
+            self.next_seq = last.seq + (last.count if isinstance(last, Run) else 1)
+        return items
 
     def _row(self, line: Line) -> Item | None:
         expected = self.next_seq
@@ -173,7 +185,7 @@ class StoredReader:
 
     def events(self) -> Iterator[Row]:
         """Yield every stored event, old shapes made current, packed ones expanded."""
-        for item, line in self.rows.items():
+        for item in self.rows.items():
             if isinstance(item, Run):
                 yield from item.expand()
                 self.fold.next_seq = item.seq + item.count
@@ -185,7 +197,8 @@ class StoredReader:
                     self._refuse_ranges(item)
                 self._take_in(item)
             except (schema.SchemaError, SurfaceError, Refusal) as error:
-                self.rows.fault(f"{item.type} at seq {item.seq}: {error}", line, item.seq)
+                reason = f"{item.type} at seq {item.seq}: {error}"
+                self.rows.fault(reason, self.rows.line_of(item), item.seq)
                 continue
             yield item
 
@@ -224,8 +237,8 @@ class StoredReader:
         if surface and operation is None:
             raise schema.SchemaError(f"{row.type} has no surfaceOp")
         sources = None if row.sourceEventSeqs is UNSET else tuple(row.sourceEventSeqs)
-        event = Event(row.type, row.seq, row.time, b"", row.ignorable is True, operation, sources)
-        event.__dict__["data"] = row.data
+        ignorable = row.ignorable is True
+        event = Event(row.type, row.seq, row.time, None, ignorable, operation, sources, row.data)
         if event.ignorable and row.type not in STORED_TYPES[self.rows.version]:
             self.fold.next_seq = row.seq + 1
             self.fold.last_time = row.time

@@ -20,7 +20,7 @@ inventory does not list.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from ..header import StoredHeader
@@ -35,6 +35,9 @@ RENAMED = {
     "compact/end": "compaction/end",
     "compact/prune": "compaction/prune",
 }
+_CHECKED = frozenset(
+    {"request/header", "subagent/descriptor", "session-log-deepseek/delivery-accepted"}
+)
 
 
 class V0ToV1:
@@ -46,14 +49,18 @@ class V0ToV1:
         self.header = StoredHeader(1, source.header, source.inherited)
         self._normalizer = Normalizer(source)
 
-    def events(self, items: Iterator[Item]) -> Iterator[Item]:
+    def events(self, items: Iterable[Item]) -> Iterator[Item]:
         """Yield the items of v1. Raises :class:`Refusal`."""
-        normalize = self._normalizer.normalize
         for item in items:
-            if not isinstance(item, Run):
-                normalize(item)
-                self._check(item)
+            self.take(item)
             yield item
+
+    def take(self, item: Item) -> None:
+        """Make the next item, in place, one of v1. Raises :class:`Refusal`."""
+        if not isinstance(item, Run):
+            self._normalizer.normalize(item)
+            if item.type not in V0_TYPES or item.type in _CHECKED:
+                self._check(item)
 
     def _check(self, row: Row) -> None:
         kind, data = row.type, row.data
@@ -101,7 +108,8 @@ class Normalizer:
 
     def normalize(self, row: Row) -> None:
         """Rewrite one event. Raises :class:`Refusal` for an old shape that is malformed."""
-        row.type = RENAMED.get(row.type, row.type)
+        if row.type in RENAMED:
+            row.type = RENAMED[row.type]
         rule = self._rules.get(row.type)
         if rule is not None:
             rule(row)

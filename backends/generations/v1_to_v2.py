@@ -22,7 +22,7 @@ names another session.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from msgspec import UNSET
@@ -34,6 +34,16 @@ from .references import SeqMap
 from .refusal import Refusal
 from .rows import Item, Row, Run
 
+_LOOKED_INTO = frozenset(
+    {
+        "session-log-deepseek/delivery-accepted",
+        "session/end-seed",
+        "turn/start",
+        "turn/end",
+        "step/start",
+        "step/end",
+    }
+)
 _CLOSE_ATTEMPT = frozenset({"turn/end", "step/end", "llm/retry", "llm/retry-started"})
 
 
@@ -52,25 +62,36 @@ class V1ToV2:
         self._previous: Row | None = None
         self._last_time = source.header.created_at
 
-    def events(self, items: Iterator[Item]) -> Iterator[Row]:
+    def events(self, items: Iterable[Item]) -> Iterator[Row]:
         """Yield the events of v2. Raises :class:`Refusal`."""
         for item in items:
-            if isinstance(item, Run):
-                yield from self._run(item)
-            elif item.type == "assistant/chunk":
-                if not self._continues(item):
-                    yield from self._chunk(item)
-            else:
-                yield from self._event(item)
-        yield from self._finish_attempt()
-        if self._cut_due:
-            yield self._mark(self._last_time)
+            yield from self.take(item)
+        yield from self.finish()
 
-    def _run(self, run: Run) -> Iterator[Row]:
+    def take(self, item: Item) -> list[Row]:
+        """Return the events that are sure when the next item has come. Raises :class:`Refusal`."""
+        out: list[Row] = []
+        if isinstance(item, Run):
+            self._run(item, out)
+        elif item.type != "assistant/chunk":
+            self._event(item, out)
+        elif not self._continues(item):
+            self._chunk(item, out)
+        return out
+
+    def finish(self) -> list[Row]:
+        """Return the events that only the log's end makes sure."""
+        out: list[Row] = []
+        self._finish_attempt(out)
+        if self._cut_due:
+            out.append(self._mark(self._last_time))
+        return out
+
+    def _run(self, run: Run, out: list[Row]) -> None:
         self._map.skip(run.count)
         self._previous = None
         self._last_time = run.time
-        yield from self._belongs_to(run.turn, run.step)
+        self._belongs_to(run.turn, run.step, out)
         attempt = self._open(run.turn, run.step)
         self._check_cut(attempt, run.seq, run.seq + run.count - 1)
         attempt.add_run(run)
@@ -89,121 +110,137 @@ class V1ToV2:
         self._last_time = row.time
         return True
 
-    def _chunk(self, row: Row) -> Iterator[Row]:
+    def _chunk(self, row: Row, out: list[Row]) -> None:
         self._map.skip()
-        self._observe(row)
+        self._previous = row
+        self._last_time = row.time
         data = row.data
         turn, step, chunk = data.get("turn"), data.get("step"), data.get("chunk")
         if type(turn) is not int or type(step) is not int or not isinstance(chunk, dict):
             raise Refusal("assistant/chunk is malformed", seq=row.seq)
-        yield from self._belongs_to(turn, step)
+        self._belongs_to(turn, step, out)
         attempt = self._open(turn, step)
         self._check_cut(attempt, row.seq, row.seq)
         attempt.add_chunk(row.seq, row.time, chunk)
 
-    def _belongs_to(self, turn: int, step: int) -> Iterator[Row]:
+    def _belongs_to(self, turn: int, step: int, out: list[Row]) -> None:
         """End the attempt under way if a chunk is not its next one."""
         attempt = self._attempt
         if attempt is None:
             return
         if attempt.terminal or (attempt.turn, attempt.step) != (turn, step):
-            yield from self._finish_attempt()
+            self._finish_attempt(out)
         elif attempt.between:
-            yield from self._flush(attempt)
+            self._flush(attempt, out)
 
     def _open(self, turn: int, step: int) -> Attempt:
         if self._attempt is None:
             self._attempt = Attempt(turn, step)
         return self._attempt
 
-    def _event(self, row: Row) -> Iterator[Row]:
+    def _event(self, row: Row, out: list[Row]) -> None:
+        kind = row.type
         self._map.skip()
-        if row.type not in V0_TYPES:
-            raise Refusal(f"it holds the unknown event type {row.type!r}", seq=row.seq)
-        if row.type == "session-log-deepseek/delivery-accepted":
-            self._check_delivery(row)
-        elif row.type == "session/end-seed":
-            check_members(row, ())
-        interrupted = self._restart(row) if row.type == "turn/start" else None
-        self._observe(row)
-        if interrupted is not None:
-            yield from self._finish_attempt()
-            yield from self._emit_made(interrupted, row.seq)
-        goal = _goal_change(row) if row.type == "user/message" else None
+        if kind not in V0_TYPES:
+            raise Refusal(f"it holds the unknown event type {kind!r}", seq=row.seq)
+        if kind in _LOOKED_INTO:
+            self._look_into(row, out)
+        self._previous = row
+        self._last_time = row.time
+        goal = _goal_change(row) if kind == "user/message" else None
+        if kind == "assistant/message":
+            self._message(row, out)
+            return
         if goal is not None:
-            yield from self._emit_made(goal, row.seq)
-            yield from self._emit(row)
-        elif row.type == "assistant/message":
-            yield from self._message(row)
-        elif row.type in _CLOSE_ATTEMPT:
-            yield from self._finish_attempt()
-            yield from self._emit(row)
+            self._emit_made(goal, row.seq, out)
+        elif kind in _CLOSE_ATTEMPT:
+            self._finish_attempt(out)
         elif self._attempt is not None:
             self._attempt.between.append(row)
-        else:
-            yield from self._emit(row)
+            return
+        self._emit(row, out)
 
-    def _message(self, row: Row) -> Iterator[Row]:
+    def _look_into(self, row: Row, out: list[Row]) -> None:
+        """Check and note what some types say; emit what has to stand before the event."""
+        kind = row.type
+        if kind == "session-log-deepseek/delivery-accepted":
+            self._check_delivery(row)
+        elif kind == "session/end-seed":
+            check_members(row, ())
+        elif kind == "turn/start":
+            interrupted = self._restart(row)
+            self._turn, self._step = _number(row, "turn"), None
+            if interrupted is not None:
+                self._finish_attempt(out)
+                self._emit_made(interrupted, row.seq, out)
+        elif kind == "turn/end":
+            self._turn = self._step = None
+        elif kind == "step/start":
+            self._step = _number(row, "step")
+        elif kind == "step/end":
+            self._step = None
+
+    def _message(self, row: Row, out: list[Row]) -> None:
         sources, attempt = row.sourceEventSeqs, self._attempt
         row.sourceEventSeqs = UNSET
         here = (row.data.get("turn"), row.data.get("step"))
         if attempt is not None and (attempt.turn, attempt.step) != here:
-            yield from self._finish_attempt()
+            self._finish_attempt(out)
         elif sources is not UNSET and sources:
             if attempt is None or not attempt.is_cited_by(sources):
                 raise Refusal("assistant/message does not cite one whole attempt", seq=row.seq)
             self._check_cut(attempt, row.seq, row.seq)
-            yield from self._flush(attempt)
+            self._flush(attempt, out)
             row.data["stream"] = attempt.stream
-            yield from self._emit(row)
+            self._emit(row, out)
             self._attempt = None
             return
         elif attempt is not None:
             if sources is UNSET:
                 raise Refusal("assistant/message does not cite its attempt", seq=row.seq)
-            yield from self._finish_attempt()
+            self._finish_attempt(out)
         row.data["stream"] = []
-        yield from self._emit(row)
+        self._emit(row, out)
 
-    def _finish_attempt(self) -> Iterator[Row]:
+    def _finish_attempt(self, out: list[Row]) -> None:
         attempt = self._attempt
         if attempt is None:
             return
         self._attempt = None
         data = {"turn": attempt.turn, "step": attempt.step, "stream": attempt.stream}
         made = Row("assistant/attempt", attempt.last_seq, attempt.time, data)
-        yield from self._emit_made(made, attempt.last_seq)
-        yield from self._flush(attempt)
+        self._emit_made(made, attempt.last_seq, out)
+        self._flush(attempt, out)
 
-    def _flush(self, attempt: Attempt) -> Iterator[Row]:
+    def _flush(self, attempt: Attempt, out: list[Row]) -> None:
         for row in attempt.between:
-            yield from self._emit(row)
+            self._emit(row, out)
         attempt.between.clear()
 
-    def _emit(self, row: Row) -> Iterator[Row]:
+    def _emit(self, row: Row, out: list[Row]) -> None:
         source = row.seq
-        at_cut = row.type == "session/end-seed" and source == self._cut
-        if at_cut:
-            row.data = {"inherited": True}
-            self._cut_due = False
-        else:
-            yield from self._mark_if_due(source, row.time)
+        if self._cut is not None:
+            if row.type == "session/end-seed" and source == self._cut:
+                row.data = {"inherited": True}
+                self._cut_due = False
+            else:
+                self._mark_if_due(source, row.time, out)
         self._map.set(source, self._next)
         self._map.move(row)
         row.seq = self._next
         self._next += 1
-        yield row
+        out.append(row)
 
-    def _emit_made(self, row: Row, origin: int) -> Iterator[Row]:
+    def _emit_made(self, row: Row, origin: int, out: list[Row]) -> None:
         """Emit an event that no source event becomes; ``origin`` is where it stands for the cut."""
-        yield from self._mark_if_due(origin, row.time)
+        self._mark_if_due(origin, row.time, out)
         row.seq = self._next
         self._next += 1
-        yield row
+        out.append(row)
 
-    def _mark_if_due(self, origin: int, time: int) -> Iterator[Row]:
+    def _mark_if_due(self, origin: int, time: int, out: list[Row]) -> None:
         if self._cut_due and self._cut is not None and origin >= self._cut:
-            yield self._mark(time)
+            out.append(self._mark(time))
 
     def _mark(self, time: int) -> Row:
         self._cut_due = False
@@ -244,19 +281,6 @@ class V1ToV2:
             raise Refusal(f"turn/start while turn {self._turn} is open", seq=row.seq)
         data = {"turn": self._turn, "reason": {"kind": "interrupted"}}
         return Row("turn/end", row.seq, row.time, data)
-
-    def _observe(self, row: Row) -> None:
-        kind = row.type
-        if kind == "turn/start":
-            self._turn, self._step = _number(row, "turn"), None
-        elif kind == "turn/end":
-            self._turn = self._step = None
-        elif kind == "step/start":
-            self._step = _number(row, "step")
-        elif kind == "step/end":
-            self._step = None
-        self._previous = row
-        self._last_time = row.time
 
 
 def _goal_change(row: Row) -> Row | None:

@@ -20,7 +20,7 @@ delivery marker of v3, or a foreign one of v2 outside what was inherited.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -43,6 +43,8 @@ _RENAMED = {
     "tool/code-dispatch": "tool/ptc-dispatch",
 }
 _WITH_MESSAGES = frozenset({"user/message", "agent/inbox/spliced", "session/title-llm-request"})
+_WITH_IDS = _WITH_MESSAGES | {"assistant/message", "tool/result"}
+_WITH_NAMES = _WITH_MESSAGES | _RENAMED.keys() | {"agent-preset/selected"}
 
 
 class V2ToV3:
@@ -65,47 +67,54 @@ class V2ToV3:
         # Ids of source messages that look like made ones: nothing else can collide.
         self._suspect_ids: set[str] = set()
 
-    def events(self, rows: Iterator[Row]) -> Iterator[Event]:
+    def events(self, rows: Iterable[Row]) -> Iterator[Event]:
         """Yield the current events. Raises :class:`Refusal`."""
         for row in rows:
-            if row.seq != len(self._map):
-                raise Refusal("its events are not numbered without gaps", seq=row.seq)
-            if row.type not in V2_TYPES:
-                raise Refusal(f"it holds the unknown event type {row.type!r}", seq=row.seq)
-            yield from self._event(row)
-        foreign, cut = self._foreign_delivery, self._cut or 0
-        if foreign is not None and (self.header.header.parent_session is None or foreign >= cut):
-            raise Refusal("a delivery marker names another session", seq=foreign)
+            yield from self.take(row)
+        self.finish()
 
-    def _event(self, row: Row) -> Iterator[Event]:
+    def take(self, row: Row) -> list[Event]:
+        """Return what becomes of the next event. Raises :class:`Refusal`."""
         kind, anchor, time = row.type, row.seq, row.time
+        if anchor != len(self._map):
+            raise Refusal("its events are not numbered without gaps", seq=anchor)
+        if kind not in V2_TYPES:
+            raise Refusal(f"it holds the unknown event type {kind!r}", seq=anchor)
+        made: list[Event] = []
         prompt = self._take_prompt(row) if kind == "request/header" else None
         self._check(row)
         if prompt is not None and prompt != self._prompt:
-            yield self._system(prompt, anchor, kind, time)
+            made.append(self._system(prompt, anchor, kind, time))
         self._map.move(row)
-        self._map.skip()
-        self._map.set(anchor, self._next)
-        self._rename(row)
+        self._map.append(self._next)
+        if kind in _WITH_NAMES:
+            self._rename(row)
         sources = row.sourceEventSeqs
         event = Event(
             row.type,
             self._next,
             time,
-            jsontext.dumps(row.data),
+            None,
             row.ignorable is True,
-            _operation(row),
+            None if row.surfaceOp is UNSET else _operation(row),
             None if sources is UNSET else tuple(sources),
+            row.data,
         )
-        event.__dict__["data"] = row.data
         self._next += 1
-        yield event
+        made.append(event)
         if kind == "step/start":
             self._turn_step = (row.data["turn"], row.data["step"])
             if self._head is None:
-                yield self._system("", anchor, kind, time)
+                made.append(self._system("", anchor, kind, time))
         elif kind in ("step/end", "turn/end"):
             self._turn_step = None
+        return made
+
+    def finish(self) -> None:
+        """Check what only the log's end decides. Raises :class:`Refusal`."""
+        foreign, cut = self._foreign_delivery, self._cut or 0
+        if foreign is not None and (self.header.header.parent_session is None or foreign >= cut):
+            raise Refusal("a delivery marker names another session", seq=foreign)
 
     def _take_prompt(self, row: Row) -> str:
         """Take ``system`` out of a request's header, and what v3 does not store empty."""
@@ -142,7 +151,8 @@ class V2ToV3:
             self._cut = row.seq
         elif kind == "session-log-deepseek/delivery-accepted":
             self._check_delivery(row)
-        self._note_ids(row)
+        if kind in _WITH_IDS:
+            self._note_ids(row)
 
     def _check_delivery(self, row: Row) -> None:
         data = row.data
@@ -156,12 +166,8 @@ class V2ToV3:
             self._foreign_delivery = row.seq
 
     def _note_ids(self, row: Row) -> None:
-        if row.type in _WITH_MESSAGES:
-            messages = messages_of(row.data)
-        elif row.type in ("assistant/message", "tool/result"):
-            messages = (row.data["message"],)
-        else:
-            return
+        wrapped = row.type not in _WITH_MESSAGES
+        messages = (row.data["message"],) if wrapped else messages_of(row.data)
         for message in messages:
             if message["id"].startswith(_MADE):
                 if message["id"] in self._made_ids:
@@ -189,12 +195,9 @@ class V2ToV3:
             },
         }
         head, seq = self._head, self._next
-        raw = jsontext.dumps(data)
-        if head is None:
-            event = Event("system/message", seq, time, raw, surface_op="append")
-        else:
-            event = Event("system/message", seq, time, raw, False, Replace(head, head), (head,))
-        event.__dict__["data"] = data
+        operation: SurfaceOp = "append" if head is None else Replace(head, head)
+        sources = None if head is None else (head,)
+        event = Event("system/message", seq, time, None, False, operation, sources, data)
         self._head, self._prompt = seq, prompt
         self._next += 1
         return event
@@ -212,11 +215,9 @@ class V2ToV3:
                     source["plugin"] = "tools-ptc"
 
 
-def _operation(row: Row) -> SurfaceOp | None:
+def _operation(row: Row) -> SurfaceOp:
     """Return a moved row's surface operation as v3 has it."""
     value = row.surfaceOp
-    if value is UNSET:
-        return None
     if value == "append":
         return "append"
     if value["op"] != "replace":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
@@ -27,12 +26,18 @@ def replay(directory: Path, root: Path, dead: DeadJournals, disk: Disk) -> None:
     """
     for contents, path in in_order(dead.naming(directory)):
         refuse_damaged(contents, root / path)
-        for run in runs(contents.entries[path]):
+        dead.keep(contents)
+        found = runs(contents.entries[path])
+        for run in found:
             _mend(root / path, run, contents, disk)
         _sync(root, root / path, disk)
-        # A mark that cannot be made costs another look, and nothing else.
-        with suppress(OSError):
+        try:
             dead.done(contents, path)
+        except OSError:
+            # Without the mark it is looked at again, and finds the same, unless its writer died
+            # within a batch of several records: that end is about to be cut off and written over.
+            if not found[-1].is_whole:
+                raise
 
 
 def in_order(found: list[tuple[Contents, str]]) -> list[tuple[Contents, str]]:

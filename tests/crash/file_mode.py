@@ -147,7 +147,10 @@ def torn_tail(stage: Stage) -> None:
             client.create(name)
             client.append(name, turn(1))
             client.flush(name)
-            client.say(name, count=5, size=900)
+            if stage.number % 4 < 2:
+                client.say(name, count=5, size=900)
+            else:
+                client.say_much(name)
             dying(client, "fdatasync", lambda client=client, name=name: client.flush(name))
         stage.power_cut()
     clients = {name: stage.client() for name in names}
@@ -274,15 +277,17 @@ def takeover(stage: Stage) -> None:
 
     def go_on() -> None:
         second.open("s")
-        second.say("s")
-        second.flush("s")
+        for size in (20, 900):
+            second.say("s", size=size)
+            second.flush("s")
 
-    dying(second, "", go_on, skip=stage.draw.randrange(20))
+    dying(second, "", go_on, skip=stage.draw.randrange(32))
     second.kill()
     third = stage.client()
     third.open("s")
-    third.say("s")
-    third.flush("s")
+    for size in (700, 20):
+        third.say("s", size=size)
+        third.flush("s")
     third.stop()
 
 

@@ -92,7 +92,7 @@ def test_each_edge_alone_makes_of_a_v0_sample_what_the_harness_makes(name: str):
         with LogFile(source(name), OsDisk()) as file:
             stored = StoredPass(file)
             edge = V0ToV1(stored.header)
-            items = edge.events(item for item, _ in stored.items())
+            items = edge.events(stored.items())
             if version == 2:
                 items = V1ToV2(edge.header).events(items)
             made = [

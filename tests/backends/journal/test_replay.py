@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import errno
+import secrets
+import shutil
 from pathlib import Path
 
 import pytest
 from interlock.backends.codes import Code
 from interlock.backends.disk import OsDisk
-from interlock.backends.errors import SessionError
+from interlock.backends.errors import LogError, SessionError
 from interlock.backends.event import encode_line
 from interlock.backends.frames import encode
+from interlock.backends.journal.contents import read_contents
+from interlock.backends.jsonl import JsonlBackend
 from interlock.backends.reading import read_log
 from interlock.backends.verify import verify
 
@@ -187,6 +191,34 @@ def test_a_journal_whose_lock_never_reached_the_disk_is_tidied_away(two, power_c
     assert not directory.exists()
 
 
+def test_a_batch_that_its_writers_death_cut_short_is_cut_off_only_when_that_is_noted(
+    host, disk, killed, new_host, monkeypatch, see
+):
+    host.create("a")
+    host.commit("a", text="1")
+    reserve, asked = disk.reserve, []
+
+    def die_at_the_second_piece(fd, offset, length):
+        asked.append(length)
+        if len(asked) == 2:
+            raise killed
+        reserve(fd, offset, length)
+
+    monkeypatch.setattr(disk, "reserve", die_at_the_second_piece)
+    with pytest.raises(killed):
+        host.commit("a", text=secrets.token_hex(40_000))
+    disk.bury()
+    host.logs.clear()
+    host.backend = JsonlBackend(host.root)
+    other = new_host(host.root, durability="file")
+    disk.fail_next("fsync", errno.ENOSPC, "done")
+    with pytest.raises(LogError, match="No space left"):
+        other.open("a")
+    other.open("a")
+    other.commit("a", text="2")
+    assert see(host.root, "a") == ["1", "2"]
+
+
 def test_replaying_twice_is_the_same_as_once(two, power_cut, new_host, host):
     after = power_cut({"a": two[0]["a"]})
     first = new_host(after, durability="file")
@@ -275,3 +307,58 @@ def test_the_overlay_refuses_every_write(two, power_cut):
         disk.unlink(after)
     with pytest.raises(OSError, match="for reading only"):
         disk.open(after / "x", 0x41)
+
+
+@pytest.mark.parametrize("lost", ["the last record", "the copy's name"])
+def test_what_was_replayed_is_not_lost_with_a_record_that_never_reached_the_disk(
+    two, power_cut, new_host, see, lost
+):
+    """The writer died before the last record's sync; who replays dies, and then the power goes."""
+    after = power_cut({"a": two[1]["a"], "b": two[1]["b"]})
+    [journal] = (after / ".interlock" / "journal").iterdir()
+    [epoch] = journal.glob("*.journal")
+    before = epoch.read_bytes()
+    reader = new_host(after)
+    reader.open("a").close()
+    assert (journal / "tail").read_bytes() in before, "a copy of the last record, as it stands"
+    if lost == "the last record":
+        start = before.index((journal / "tail").read_bytes())
+        with epoch.open("r+b") as file:
+            file.seek(start)
+            file.write(bytes(4096))
+    else:
+        (journal / "tail").unlink()
+    (journal / "done").unlink()
+    again = new_host(after)
+    assert again.open("a").fold.next_seq == again.open("b").fold.next_seq == 3
+    assert see(after, "a") == see(after, "b") == ["1", "2", "3"]
+    assert not journal.exists(), "the copy goes with the journal"
+
+
+def test_a_batch_whose_first_records_are_no_longer_needed_is_mended_with_its_rest(
+    host, power_cut, new_host, see
+):
+    """A long batch in several records lies in both segments, and one of them was used again."""
+    host.create("a", "b")
+    said = ["0"]
+    host.commit("a", "b", text="0")
+    name = "--work--/a/" + host.file("a").name
+    [journal] = (host.root / ".interlock" / "journal").iterdir()
+    for size in range(15_000, 30_000, 600):
+        said.append(secrets.token_hex(size))
+        host.commit("a", text=said[-1])
+        host.commit("b", text=secrets.token_hex(2_000))
+        first = read_contents(journal, OsDisk()).entries[name][0]
+        if first.inside:
+            break
+    else:
+        pytest.fail("the journal never began inside a batch")
+    lengths = {s: host.file(s).stat().st_size for s in "ab"}
+    for left in (first.offset, first.offset + 1, first.end - 1, first.end + 1, lengths["a"] - 1):
+        after = power_cut({"a": left, "b": lengths["b"]})
+        verify(after)
+        reader = new_host(after)
+        reader.open("a").close()
+        assert see(after, "a") == said
+        reader.close()
+        shutil.rmtree(after)
