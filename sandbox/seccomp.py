@@ -55,6 +55,9 @@ _CHANGES = (
     *("creat", "openat2", "mkdir", "mkdirat", "mknod", "mknodat", "symlink", "symlinkat", "link"),
     *("linkat", "unlink", "unlinkat", "rmdir", "rename", "renameat", "renameat2", "truncate"),
 )
+#: Calls that name a process or a thread whose share of the processors they change.
+_SCHEDULES = ("sched_setaffinity", "sched_setscheduler", "sched_setparam", "sched_setattr")
+_OTHERS = (*_SCHEDULES, "setpriority", "ioprio_set", "prlimit64")
 #: O_WRONLY, O_RDWR, O_CREAT, O_TRUNC: alike on both architectures.
 _OPENS_TO_WRITE = 0o1103
 
@@ -112,7 +115,7 @@ def assemble(wanted: Filter, machine: str | None = None) -> bytes:
     if wanted.asks:
         program += _questions(numbers, attributes=not wanted.metadata, network=False)
     if not wanted.others:
-        program += _own_process_only(numbers)
+        program += _own_process_only(numbers, asks=wanted.asks)
     for name, mask in (("clone", _CLONE_NEW), ("unshare", _UNSHARE_NEW)):
         program += _when(numbers[name], 0, [_op(_JSET, mask, 0, 1), _refuse()])
     controls = _TERMINAL_INJECTION + (() if wanted.metadata else _FILE_FLAGS)
@@ -124,16 +127,24 @@ def assemble(wanted: Filter, machine: str | None = None) -> bytes:
     return b"".join(program)
 
 
-def _own_process_only(numbers: Mapping[str, int]) -> list[bytes]:
-    """Refuse what the kernel lets one do to any process of one's user; the caller itself is 0."""
+def _own_process_only(numbers: Mapping[str, int], *, asks: bool) -> list[bytes]:
+    """Refuse what the kernel lets one do to any process of one's user.
+
+    The caller itself is 0, and also its own number: the C library names a new thread by that when
+    it sets a schedule for it, and a program that is refused this may give up. A filter cannot tell
+    whose number it is, so a witness is asked; without one scheduling is left alone, and limits,
+    which nobody sets for a thread, are refused.
+    """
     program: list[bytes] = []
-    for name in ("sched_setaffinity", "sched_setscheduler", "sched_setparam", "sched_setattr"):
-        program += _when(numbers[name], 0, [_op(_JEQ, 0, 1, 0), _refuse()])
+    other = _op(_RET, _ASK) if asks else _op(_RET, _ALLOW)
+    for name in _SCHEDULES:
+        program += _when(numbers[name], 0, [_op(_JEQ, 0, 1, 0), other])
     for name, whole_user in (("setpriority", 2), ("ioprio_set", 3)):
-        who = [_op(_LD_W_ABS, _ARG0 + 8), _op(_JEQ, 0, 1, 0), _refuse()]
+        who = [_op(_LD_W_ABS, _ARG0 + 8), _op(_JEQ, 0, 1, 0), other]
         program += _when(numbers[name], 0, [_op(_JEQ, whole_user, 0, 1), _refuse(), *who])
+    limits = _op(_RET, _ASK) if asks else _refuse()
     new_limit = [_op(_LD_W_ABS, _ARG0 + 16), _op(_JEQ, 0, 0, 2)]
-    new_limit += [_op(_LD_W_ABS, _ARG0 + 20), _op(_JEQ, 0, 1, 0), _refuse()]
+    new_limit += [_op(_LD_W_ABS, _ARG0 + 20), _op(_JEQ, 0, 1, 0), limits]
     whose = [_op(_JEQ, 0, len(new_limit), 0)]
     return program + _when(numbers["prlimit64"], 0, [*whose, *new_limit])
 
@@ -194,7 +205,7 @@ def questions(*, network: bool, machine: str | None = None) -> bytes:
 def names(machine: str | None = None) -> dict[int, str]:
     """Number to name of every call that a witness can be asked about."""
     numbers = ARCHES[machine or platform.machine()][1]
-    asked = (*_CHANGES, *_ATTRIBUTES, "open", "openat", "connect", "sendto", "socket")
+    asked = (*_CHANGES, *_ATTRIBUTES, "open", "openat", "connect", "sendto", "socket", *_OTHERS)
     return {numbers[name]: name for name in asked if name in numbers}
 
 

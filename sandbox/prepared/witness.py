@@ -33,6 +33,8 @@ _PATH_LIMIT, _PAGE = 4096, 4096
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_TRUNC
 _READ_ONLY_MOUNT = 1
 _REGULAR, _DIRECTORY, _LINK, _KIND = 0o100000, 0o040000, 0o120000, 0o170000
+#: Processes between a command's own and one that it may change.
+_GENERATIONS = 1000
 #: Links to follow where the last one leads to nothing.
 _LINKS = 8
 #: Different refusals that are told one by one; the rest is counted.
@@ -75,6 +77,14 @@ SHAPES: dict[str, tuple[str, int, int, int]] = {
     "connect": ("connect", -1, 1, 2),
     "sendto": ("connect", -1, 4, 5),
     "socket": ("socket", -1, -1, -1),
+    # The second number: which argument names the process.
+    "sched_setaffinity": ("process", 0, -1, -1),
+    "sched_setscheduler": ("process", 0, -1, -1),
+    "sched_setparam": ("process", 0, -1, -1),
+    "sched_setattr": ("process", 0, -1, -1),
+    "setpriority": ("process", 1, -1, -1),
+    "ioprio_set": ("process", 1, -1, -1),
+    "prlimit64": ("process", 0, -1, -1),
 }
 
 
@@ -165,6 +175,9 @@ class Witness:
         if shape is None or self._is_runner(pid):
             return None
         deed, at, path, extra = shape
+        if deed == "process":
+            target = arguments[at] & 0x7FFFFFFF
+            return None if is_ours(target) else (errno.EPERM, name, f"process {target}")
         if deed == "connect":
             return self._judge_address(pid, name, arguments[path], arguments[extra])
         follow = deed in ("open", "change", "attribute")
@@ -244,6 +257,21 @@ class Witness:
             return None  # its own
         # Nobody in there may listen on port 53: the machine's resolver was meant.
         return errno.ECONNREFUSED if local else errno.ENETUNREACH, name, f"{text}:{port}"
+
+
+def is_ours(number: int) -> bool:
+    """Whether a process or thread was started, however indirectly, by this process."""
+    own = os.getpid()
+    for _ in range(_GENERATIONS):
+        if number == own or number <= 1:
+            return False
+        with open(f"/proc/{number}/status", "rb") as file:
+            lines = [line.split(b":\t", 1) for line in file.read().splitlines()]
+        said = {line[0]: line[-1] for line in lines}
+        group, number = int(said[b"Tgid"]), int(said[b"PPid"])
+        if number == own:
+            return group != own
+    return False
 
 
 class Place:

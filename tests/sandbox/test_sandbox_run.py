@@ -23,6 +23,40 @@ def test_S5_a_commands_own_status(confined):
     assert (outcome.status, outcome.exit_code, outcome.signal) == ("exited", 7, None)
 
 
+THREADS = """
+import os, threading
+def own():
+    number = threading.get_native_id()
+    os.sched_setaffinity(number, os.sched_getaffinity(0))
+    os.sched_setscheduler(number, os.SCHED_OTHER, os.sched_param(0))
+    os.setpriority(os.PRIO_PROCESS, number, 1)
+    said.append("thread")
+said = []
+thread = threading.Thread(target=own)
+thread.start()
+thread.join()
+child = os.posix_spawn("/bin/sleep", ["sleep", "5"], {})
+os.setpriority(os.PRIO_PROCESS, child, 5)
+os.kill(child, 9)
+print(*said, "child")
+"""
+
+
+def test_S2_a_command_sets_the_schedule_of_its_own_threads_and_children(confined):
+    outcome = confined([sys.executable, "-c", THREADS])
+    assert outcome.stdout.head == b"thread child\n", outcome.stderr.head
+
+
+def test_S2_programs_whose_libraries_do_so_run(confined):
+    """libzmq gives its threads a schedule, by number, and aborts where that is refused."""
+    program = (
+        "import zmq; c = zmq.Context(); a, b = c.socket(zmq.PAIR), c.socket(zmq.PAIR); "
+        "a.bind('inproc://x'); b.connect('inproc://x'); b.send(b'hello'); print(a.recv())"
+    )
+    outcome = confined([sys.executable, "-c", program])
+    assert outcome.stdout.head == b"b'hello'\n", outcome.stderr.head
+
+
 def test_S5_a_signal_is_told(confined):
     outcome = confined("kill -SEGV $$")
     assert (outcome.status, outcome.signal, outcome.exit_code) == ("signalled", 11, 139)

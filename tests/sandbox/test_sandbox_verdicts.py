@@ -126,7 +126,7 @@ raise SystemExit(3)"""
 
 
 def test_S5_arguments_that_change_while_they_are_looked_at_open_nothing(confined, place, python):
-    """Two threads: one opens, one swaps the path between a place that is open and one that is not."""
+    """One thread opens, another swaps the path between a place that is open and one that is not."""
     attack = f"""
 import ctypes, threading
 libc = ctypes.CDLL(None)
