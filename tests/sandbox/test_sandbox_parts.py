@@ -115,28 +115,34 @@ def test_S9_the_filter_knows_its_options():
     assert decide(open_, 0, arch=0x40000003) == KILL
 
 
+ASK = 0x7FC00000
+
+
 @pytest.mark.parametrize(
     ("call", "verdict"),
     [
         ((302, 0, 0, 5), ALLOW),  # prlimit of oneself
         ((302, 7, 0, 0), ALLOW),  # reading another's
-        ((302, 7, 0, 5), EPERM),
-        ((302, 7, 0, 5 << 32), EPERM),
+        ((302, 7, 0, 5), ASK),
+        ((302, 7, 0, 5 << 32), ASK),
         ((141, 0, 0), ALLOW),  # setpriority
-        ((141, 0, 4), EPERM),
+        ((141, 0, 4), ASK),
         ((141, 2, 0), EPERM),  # of everything that the user runs
         ((203, 0), ALLOW),  # sched_setaffinity
-        ((203, 5), EPERM),
+        ((203, 5), ASK),
         ((251, 1, 0), ALLOW),  # ioprio_set
         ((251, 3, 0), EPERM),
     ],
 )
 def test_S2_the_filter_leaves_a_process_to_itself(call, verdict):
-    wanted = seccomp.Filter(internet=False, others=False)
+    wanted = seccomp.Filter(internet=False, others=False, asks=True)
     assert decide(seccomp.assemble(wanted, "x86_64"), *call) == verdict
 
 
-ASK = 0x7FC00000
+@pytest.mark.parametrize(("call", "verdict"), [((302, 7, 0, 5), EPERM), ((203, 5), ALLOW)])
+def test_S2_without_a_witness_limits_are_refused_and_schedules_left_alone(call, verdict):
+    wanted = seccomp.Filter(internet=False, others=False)
+    assert decide(seccomp.assemble(wanted, "x86_64"), *call) == verdict
 
 
 @pytest.mark.parametrize(
