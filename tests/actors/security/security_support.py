@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 import zmq
@@ -44,8 +43,8 @@ class Stranger:
     def say(self, *frames: bytes | Message) -> None:
         """Send, where there is still a way: the owner may have shown the door already."""
         parts = [encode(f) if isinstance(f, Message) else f for f in frames]
-        with suppress(zmq.Again):
-            self.socket.send_multipart(parts, zmq.NOBLOCK)
+        if self.socket.poll(1000, zmq.POLLOUT):
+            self.socket.send_multipart(parts)
 
     def hear(self, timeout: float = 20.0) -> Any:
         """The next message of the owner."""
