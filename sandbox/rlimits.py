@@ -1,8 +1,6 @@
 """Limits as the kernel takes them: (resource, soft, hard) triples."""
 
-import contextlib
 import math
-import os
 import sys
 
 from . import cgroup
@@ -17,7 +15,8 @@ def rlimits(limits: Limits, *, namespace: bool) -> tuple[tuple[int, int, int], .
     """Translate ``limits``; core dumps are off in every case.
 
     namespace: the command gets a user namespace of its own, in which the kernel counts processes
-    from zero. Otherwise it counts everything that the user runs, so that is added.
+    from zero. Otherwise it counts everything that the user runs: the starter adds that, at the last
+    moment (`interlock.sandbox.prepared.confining.set_limits`).
     """
     if sys.platform == "win32":
         return ()
@@ -35,8 +34,7 @@ def rlimits(limits: Limits, *, namespace: bool) -> tuple[tuple[int, int, int], .
     if limits.open_files is not None:
         wanted.append((resource.RLIMIT_NOFILE, limits.open_files, limits.open_files))
     if limits.processes is not None:
-        running = NAMESPACE_OWN if namespace else tasks_of(os.getuid()) + 1
-        most = limits.processes + running
+        most = limits.processes + (NAMESPACE_OWN if namespace else 0)
         wanted.append((resource.RLIMIT_NPROC, most, most))
     return tuple(wanted)
 
@@ -49,19 +47,6 @@ def tasks(limits: Limits, own: int) -> int | None:
     if limits.processes is None or cgroup.place() is None:
         return None
     return limits.processes + own
-
-
-def tasks_of(uid: int) -> int:
-    """Threads that a user runs on this machine, which is what ``RLIMIT_NPROC`` counts."""
-    count = 0
-    with contextlib.suppress(OSError):
-        for entry in os.scandir("/proc"):
-            if not entry.name.isdigit():
-                continue
-            with contextlib.suppress(OSError):
-                if entry.stat().st_uid == uid:
-                    count += len(os.listdir(f"/proc/{entry.name}/task"))
-    return count
 
 
 def apply_from_outside(pid: int, limits: tuple[tuple[int, int, int], ...]) -> None:

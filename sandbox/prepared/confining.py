@@ -22,6 +22,7 @@ from .kernel import (
     prctl,
     syscall,
 )
+from .tree import tasks_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -195,13 +196,17 @@ def limit_tasks(group: str | None, tasks: int | None) -> None:
         os.close(fd)
 
 
-def set_limits(limits: list[tuple[int, int, int]]) -> None:
+def set_limits(limits: list[tuple[int, int, int]], *, shared: bool) -> None:
+    """Set limits; with ``shared`` the user's other processes count, so they are added."""
     import resource
 
     for number, soft, hard in limits:
+        others = tasks_of(os.getuid()) if shared and number == resource.RLIMIT_NPROC else 0
         ceiling = resource.getrlimit(number)[1]
-        most = hard if ceiling == resource.RLIM_INFINITY else min(hard, ceiling)
-        resource.setrlimit(number, (min(soft, most), most))
+        most = hard + others
+        if ceiling != resource.RLIM_INFINITY:
+            most = min(most, ceiling)
+        resource.setrlimit(number, (min(soft + others, most), most))
 
 
 def confine(spec: Spec) -> int | None:
@@ -211,7 +216,7 @@ def confine(spec: Spec) -> int | None:
     """
     if spec["tasks"] is not None:
         limit_tasks(spec["group"], spec["tasks"])
-    set_limits(spec["limits"])
+    set_limits(spec["limits"], shared=not spec["runner"])
     if spec["hidden"]:
         mask(spec["hidden"], spec["pinned"], spec["scratch"])
     os.chdir(spec["cwd"])

@@ -63,6 +63,20 @@ def descendants(root: int, spare: int = 0) -> list[int]:
     return found
 
 
+def tasks_of(uid: int) -> int:
+    """Threads that a user runs on this machine, which is what ``RLIMIT_NPROC`` counts."""
+    count = 0
+    for entry in os.scandir("/proc"):
+        if not entry.name.isdigit():
+            continue
+        try:
+            if entry.stat().st_uid == uid:
+                count += len(os.listdir(f"/proc/{entry.name}/task"))
+        except OSError:
+            pass  # it has ended
+    return count
+
+
 def children_of(pid: int) -> list[int]:
     """The children of every thread of ``pid``; none where it is gone."""
     children: list[int] = []
