@@ -200,13 +200,27 @@ def set_limits(limits: list[tuple[int, int, int]], *, shared: bool) -> None:
     """Set limits; with ``shared`` the user's other processes count, so they are added."""
     import resource
 
+    # That of descriptors comes with the command (`allow_descriptors`): here some are still needed.
     for number, soft, hard in limits:
+        if number == resource.RLIMIT_NOFILE:
+            continue
         others = tasks_of(os.getuid()) if shared and number == resource.RLIMIT_NPROC else 0
         ceiling = resource.getrlimit(number)[1]
         most = hard + others
         if ceiling != resource.RLIM_INFINITY:
             most = min(most, ceiling)
         resource.setrlimit(number, (min(soft + others, most), most))
+
+
+def allow_descriptors(limits: list[tuple[int, int, int]]) -> None:
+    """Limit how many files the command may have open: the last thing before it starts."""
+    import resource
+
+    for number, soft, hard in limits:
+        if number == resource.RLIMIT_NOFILE:
+            ceiling = resource.getrlimit(number)[1]
+            most = hard if ceiling == resource.RLIM_INFINITY else min(hard, ceiling)
+            resource.setrlimit(number, (min(soft, most), most))
 
 
 def confine(spec: Spec) -> int | None:

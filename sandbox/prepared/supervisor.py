@@ -20,7 +20,7 @@ import select
 import signal
 
 from . import tree
-from .confining import confine, execute, spawn
+from .confining import allow_descriptors, confine, execute, spawn
 from .kernel import (
     LINUX,
     PR_SET_CHILD_SUBREAPER,
@@ -71,6 +71,7 @@ def command(spec: Spec, parent: int, told: _socket.socket) -> None:
             # S5: the command runs beside us for a moment, and must not reach what we hold.
             prctl("dumpable", PR_SET_DUMPABLE, 0)
         send(told, b"ready")
+        allow_descriptors(spec["limits"])
     except (SetupError, OSError, ValueError) as error:
         send(told, b"failed " + str(error).encode()[:3000])
         os._exit(SETUP_FAILED)

@@ -261,7 +261,7 @@ def test_S2_limits_hold(confined, python):
     big = confined("head -c 3000000 /dev/zero > big", limits=Limits(file_bytes=1_000_000))
     assert big.exit_code != 0
     few = confined("ulimit -n; ulimit -c", limits=Limits(open_files=20))
-    assert few.stdout.text().split() == ["20", "0"]
+    assert few.stdout.text().split() == ["20", "0"], few
     memory = confined([*python, "bytearray(400 << 20)"], limits=Limits(memory_bytes=200 << 20))
     assert "MemoryError" in memory.stderr.text()
     spin = confined([*python, "while True: pass"], limits=Limits(cpu_seconds=1))
