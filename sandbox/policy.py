@@ -75,7 +75,8 @@ class Limits:
 
     cpu_seconds: processor time of each process, seconds.
     memory_bytes: private memory of each process (``RLIMIT_DATA``; ``RLIMIT_AS`` breaks node and
-    JVMs). processes: processes and threads on top of what the user runs already; void for uid 0.
+    JVMs). processes: processes and threads of the command; for an ordinary user under Landlock the
+    kernel counts them with the others that the user ran at its start.
     file_bytes: the largest file that a process may write, bytes. open_files: descriptors of each
     process. disk_bytes, disk_files: space and number of files taken on the disk; a command that
     takes more is ended.
