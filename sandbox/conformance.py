@@ -118,7 +118,7 @@ class SandboxConformance:
             policy = Policy(Mode.READ_ONLY, ground.workspace)
             for status in (0, 1, 7, 125, 126, 127):
                 outcome = self.sh(f"exit {status}", policy)
-                assert (outcome.status, outcome.exit_code) == ("exited", status)
+                assert (outcome.status, outcome.exit_code) == ("exited", status), outcome
 
     def test_S5_words_are_no_refusal(self) -> None:
         with self.ground() as ground:

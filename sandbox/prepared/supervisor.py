@@ -105,6 +105,9 @@ class Supervisor:
             # so left a copy of it behind. It follows a thread: hence the look at getppid below.
             prctl("pdeathsig", PR_SET_PDEATHSIG, signal.SIGUSR2)
         self.child = self.command = 0
+        #: Statuses of children that ended before it was known which of them is the command: it may
+        #: be quicker than we are.
+        self.early: dict[int, int] = {}
         self.ended: int | None = None
         self.outcome: _socket.socket | None = None
         self.status = self.alive = -1
@@ -194,6 +197,7 @@ class Supervisor:
                 self.outcome.close()
                 if word == "pid" or (spec["runner"] and ready and not word):
                     self.command = int(detail or self.child)
+                    self.ended = self.early.get(self.command)
                     return ""
                 gone = "lost" if ready else "failed its process died before it was confined"
                 return message.decode(errors="replace") or gone
@@ -233,7 +237,7 @@ class Supervisor:
 
     def reap(self) -> bool:
         """Collect whatever has ended; False once there is no child left at all."""
-        left, status = tree.reap(self.command)
+        left, status = tree.reap(self.command, None if self.command else self.early)
         if status is not None:
             self.ended = status
         return left

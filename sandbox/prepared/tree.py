@@ -12,8 +12,11 @@ from .kernel import LINUX
 REAP_LIMIT = 5.0
 
 
-def reap(child: int = 0) -> tuple[bool, int | None]:
-    """Collect whatever has ended: (whether a child is left, the status of ``child`` if it was)."""
+def reap(child: int = 0, others: dict[int, int] | None = None) -> tuple[bool, int | None]:
+    """Collect whatever has ended: (whether a child is left, the status of ``child`` if it was).
+
+    others: takes the statuses of all that are collected.
+    """
     status = None
     while True:
         try:
@@ -24,6 +27,8 @@ def reap(child: int = 0) -> tuple[bool, int | None]:
             return True, status
         if pid == child:
             status = ended
+        if others is not None:
+            others[pid] = ended
 
 
 def end_all(child: int = 0, *, group: int = 0, spare: int = 0) -> tuple[int, int | None]:

@@ -132,3 +132,30 @@ def test_S8_a_command_outlives_the_thread_that_prepared_its_launcher(place):
     outcome = run(["sh", "-c", "exit 4"], Policy(Mode.READ_ONLY, place.workspace), timeout=30)
     assert outcome.exit_code == 4
     assert standby.prepare().pid == first
+
+
+QUICK = """
+import os, select
+from interlock.sandbox.prepared import supervisor
+from interlock.sandbox.prepared.kernel import send
+
+def child(parent, told):
+    send(told, b"ready")
+    send(told, b"pid %d" % os.posix_spawn("/bin/sh", ["sh", "-c", "exit 42"], {}))
+    os._exit(0)
+
+one = supervisor.Supervisor(os.getppid())
+one.start(child)
+while one.reap():  # as its rehearsal does, where the machine is slow: everything has ended by then
+    select.select([one.wake], [], [])
+alive, end = os.pipe()
+status, said = os.pipe()
+spec = {"runner": False, "witness": None, "scratch": None}
+print(one.run(spec, said, alive), os.read(status, 4096).decode())
+"""
+
+
+def test_S5_a_command_that_ends_before_its_supervisor_is_ready_keeps_its_status():
+    done = subprocess.run([sys.executable, "-c", QUICK], capture_output=True, text=True, timeout=60)
+    assert done.stdout.startswith("42 "), done.stdout + done.stderr
+    assert '"exit-code": 42' in done.stdout
