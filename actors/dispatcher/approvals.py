@@ -42,7 +42,12 @@ class Approvals:
         request = uuid.uuid4().hex
         self.asked += 1
         call.asks += 1
-        policy = await self._record(call, self._asked(call, request, reason, widening))
+        try:
+            policy = await self._record(call, self._asked(call, request, reason, widening))
+        except Ended as unrecorded:
+            if unrecorded.outcome.meta_object().get("late"):
+                self._decide_unseen(call, request)
+            raise
         if (policy or self._default) == "never":  # A1: nobody is asked
             outcome, by, note = "rejected", "policy", "the approval policy is 'never'"
         else:
@@ -66,10 +71,20 @@ class Approvals:
         try:
             return (await self._log.note(call, drafts)).approval_policy
         except (InterlockError, PeerLostError, ReplyTimeoutError) as error:
+            late = {"late": True} if isinstance(error, ReplyTimeoutError) else {}
             raise Ended(
                 Code.APPROVAL_UNAVAILABLE,
                 f"The call was not allowed: its approval could not be recorded ({error}).",
+                **late,
             ) from None
+
+    def _decide_unseen(self, call: CallRun, request: str) -> None:
+        """A4: the writer took too long to say that the request is recorded, and may still do it.
+
+        What follows on the same connection comes after it, and is refused where it never came.
+        """
+        drafts = self._decided(call, request, "unavailable", "runtime", "the log took too long")
+        self._log.append(call.session, drafts, after=call.call_seq, behalf=call.requester_key)
 
     async def _decide(
         self, call: CallRun, request: str, reason: str, widening: Widening | None

@@ -8,6 +8,7 @@ comes later is dropped: the result is already recorded.
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from interlock.backends.codes import Code
@@ -64,6 +65,8 @@ class Bodies:
         #: This life of the dispatcher.
         self.incarnation = ""
         self.released = 0
+        #: Told of each body's end before anything is done about it.
+        self.on_ended: Callable[[CallRun], None] = lambda _call: None
 
     def __len__(self) -> int:
         return len(self._running)
@@ -85,6 +88,7 @@ class Bodies:
             body = await self._release_to_worker(call, checkpoint)
         call.cancelled.then(lambda: self._ask_to_stop(body, "cancelled"))
         end = await body.ended
+        self.on_ended(call)
         if end.command is not None and end.command.risks:
             call.notices.append(ends.risks(call, end.command.risks))
         return ends.meaning(call, body.asked, body.timeout, end)

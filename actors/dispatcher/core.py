@@ -78,6 +78,7 @@ class DispatcherCore:
         self._workers.on_lost = self._worker_lost
         self._bodies = Bodies(port, self._workers)
         self._bodies.incarnation = incarnation
+        self._bodies.on_ended = self._parent_ended
         self._approvals = Approvals(port, self._log, approval, approval_timeout)
         self._judging = Judging(port)
         self._pipeline = Pipeline(
@@ -156,6 +157,7 @@ class DispatcherCore:
         elif role is Role.WRITER:
             # Nothing is released meanwhile (F2): its replies are lost, and checkpoints with them.
             self._bodies.writer_incarnation = ""
+            self._log.writer_lost()
 
     def host_lost(self) -> None:
         """F1: release nothing more, let what runs end, record it, then end everything."""
@@ -355,6 +357,12 @@ class DispatcherCore:
         for led in self._led():
             led.cancel_unreleased(reason)
         self._cancel_nested(reason)
+
+    def _parent_ended(self, parent: CallRun) -> None:
+        """K5: nothing is called under a body that has ended."""
+        for call in list(self._nested_calls):
+            if call.parent is parent:
+                call.cancel("the call that made it has ended")
 
     def _cancel_nested(self, reason: str, key: bytes | None = None) -> None:
         """Nested calls that wait: everybody's, or those of one client."""

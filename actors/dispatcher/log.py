@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import uuid
+from collections.abc import Iterable
 from typing import Any
 
 from interlock.backends.codes import Code
@@ -27,6 +28,9 @@ _log = logging.getLogger(__name__)
 CHECKPOINT_TIMEOUT = 30.0
 #: A result is not given up that soon: nothing is lost by waiting for a slow disk.
 RESULT_TIMEOUT = 300.0
+#: How long (s) a result is kept that the writer has taken in and nobody was told is durable: it
+#: writes within a fraction of a second, but not on a full disk.
+FRESH = 600.0
 
 
 class LogClient:
@@ -37,6 +41,9 @@ class LogClient:
         self._flushes: dict[str, Promise[Appended]] = {}
         #: Results whose session was lost, by session and call: recorded when it is reopened (F2).
         self.held: dict[str, dict[tuple[int, str], Draft]] = {}
+        #: Results that the writer has taken in and not yet made durable, with their seqs: it may
+        #: die with them (F2).
+        self._fresh: dict[str, dict[tuple[int, str], tuple[int, Draft]]] = {}
 
     def append(
         self,
@@ -49,9 +56,12 @@ class LogClient:
         timeout: float = CHECKPOINT_TIMEOUT,
     ) -> Promise[Appended]:
         """Append; with ``flush`` the reply is an acknowledgement that they are durable."""
-        return self._port.ask(
+        asked: Promise[Appended] = self._port.ask(
             Role.WRITER, lambda rid: Append(rid, session, drafts, after, flush, behalf), timeout
         )
+        if session in self._fresh:
+            asked.then(lambda: self._heard(asked))
+        return asked
 
     def flushed(self, session: str) -> Promise[Appended]:
         """A flush that everyone who asks for it in the same batch shares (P3: one checkpoint)."""
@@ -68,6 +78,8 @@ class LogClient:
 
     def _flush(self, session: str, promise: Promise[Appended]) -> None:
         asked = self._port.ask(Role.WRITER, lambda rid: Flush(rid, session), CHECKPOINT_TIMEOUT)
+        if session in self._fresh:
+            asked.then(lambda: self._heard(asked))
         asked.then(lambda: _pass_on(asked, promise))
 
     async def checkpoint(self, call: CallRun) -> Checkpoint:
@@ -144,7 +156,54 @@ class LogClient:
             behalf=call.requester_key,
             timeout=RESULT_TIMEOUT,
         )
+        if reply.durable_seq < reply.last_seq:
+            self._remember(call, reply.last_seq, event)
         return WireResult(call.call_id, call.name, reply.last_seq, outcome)
+
+    # Results that are appended and not yet durable.
+
+    def writer_lost(self) -> None:
+        """F2: what it had not made durable is held, as what it never took in."""
+        fresh, self._fresh = self._fresh, {}
+        for session, results in fresh.items():
+            held = self.held.setdefault(session, {})
+            for key, (_, event) in results.items():
+                held.setdefault(key, event)
+
+    def take_held(self, session: str) -> dict[tuple[int, str], Draft]:
+        """Take out what a reopened session may lack."""
+        held = self.held.pop(session, {})
+        fresh = self._fresh.pop(session, {})
+        return {key: event for key, (_, event) in fresh.items()} | held
+
+    def _remember(self, call: CallRun, seq: int, event: Draft) -> None:
+        key = (call.identity.message_seq, call.call_id)
+        self._fresh.setdefault(call.session, {})[key] = seq, event
+
+        def forget() -> None:
+            results = self._fresh.get(call.session, {})
+            if results.get(key) == (seq, event):
+                self._drop(call.session, [key])
+
+        self._port.at(self._port.now() + FRESH, forget)
+
+    def _heard(self, asked: Promise[Appended]) -> None:
+        try:
+            reply = asked.result()
+        except Exception:
+            return
+        results = self._fresh.get(reply.session, {})
+        durable = [key for key, (seq, _) in results.items() if seq <= reply.durable_seq]
+        self._drop(reply.session, durable)
+
+    def _drop(self, session: str, keys: Iterable[tuple[int, str]]) -> None:
+        results = self._fresh.get(session)
+        if results is None:
+            return
+        for key in keys:
+            results.pop(key, None)
+        if not results:
+            del self._fresh[session]
 
 
 def _result_event(call: CallRun, outcome: Outcome) -> tuple[Outcome, Draft]:

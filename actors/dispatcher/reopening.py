@@ -29,7 +29,7 @@ from ..roles import Role
 from ..tools.identity import CallIdentity
 from ..tools.spec import ToolSpec
 from .call import CallRun
-from .log import LogClient
+from .log import RESULT_TIMEOUT, LogClient
 from .resolving import Resolution, Resolving, can_be_resolved
 from .step import StepRun
 
@@ -63,7 +63,7 @@ class Reopening:
             step.cancel_unreleased("its session was reopened")
             await first(step.results)  # what was released runs on to its end (F2)
             self._steps.pop(message.session, None)
-        held = self._log.held.pop(message.session, {})
+        held = self._log.take_held(message.session)
         recorded = []
         for call in message.unanswered:
             event = held.get((call.message_seq, call.call_id))
@@ -71,7 +71,9 @@ class Reopening:
                 continue
             cited = msgspec.structs.replace(event, sources=(call.call_seq,))
             try:
-                await self._log.append(message.session, [cited], after=call.call_seq)
+                await self._log.append(
+                    message.session, [cited], after=call.call_seq, timeout=RESULT_TIMEOUT
+                )
             except (InterlockError, PeerLostError, ReplyTimeoutError):
                 self._keep(message.session, call, held)
                 continue
@@ -104,10 +106,13 @@ class Reopening:
             )
         if peer.role is not Role.HOST:  # X4: only who has it open decides about its calls
             await self._log.append(session, [], behalf=peer.key)
+        # What is held is known, and may be on its way into the log at this moment.
+        held = self._log.held.get(session, {})
         chosen = [
             call
             for call in message.calls
-            if can_be_resolved(call, specs.get(call.name), message.how)
+            if (call.message_seq, call.call_id) not in held
+            and can_be_resolved(call, specs.get(call.name), message.how)
         ]
         if not chosen or session in self.resolutions:
             return []

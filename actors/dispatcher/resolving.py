@@ -74,7 +74,7 @@ class Resolving:
 
     def host_lost(self) -> None:
         """F1: those that were asking in the embedding process died with it."""
-        for worker, answer in self._asked.values():
+        for worker, answer in list(self._asked.values()):
             if worker is None:
                 answer.resolve(Outcome.failure(Code.TOOL_FAILED, "the embedding process has ended"))
 

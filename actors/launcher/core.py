@@ -84,7 +84,7 @@ class LauncherCore:
         """F3: running bodies are ended with the dispatcher that released them."""
         if role is Role.DISPATCHER:
             self._lost.add(self._port.peer_incarnation(role))
-            for command in self._commands.values():
+            for command in list(self._commands.values()):
                 command.running.cancel(kill=True)
 
     def host_lost(self) -> None:
@@ -101,7 +101,7 @@ class LauncherCore:
         """End every command and wait until all are gone (S7)."""
         if self._closing is None:
             self._closing = Promise()
-            for command in self._commands.values():
+            for command in list(self._commands.values()):
                 command.running.cancel(kill=True)
             self._close_if_idle()
         return self._closing

@@ -17,6 +17,7 @@ from ..errors import InterlockError, RuntimeFailureError
 from ..messages import (
     CallsResolved,
     CancelCalls,
+    CloseSession,
     CreateSession,
     DoubtfulCall,
     Message,
@@ -137,7 +138,7 @@ class ConnectedCore(ABC):
         identity = session_id if session_id is not None else uuid.uuid4().hex
         directory = os.path.abspath(os.fspath(cwd)) if cwd is not None else None
         opened = yield from self._ask_writer(
-            lambda rid: CreateSession(rid, identity, directory, parent, agent_preset)
+            identity, lambda rid: CreateSession(rid, identity, directory, parent, agent_preset)
         )
         return self._keep(opened)
 
@@ -150,7 +151,7 @@ class ConnectedCore(ABC):
                 f"on_unknown is one of {', '.join(map(repr, ON_UNKNOWN))}, not {on_unknown!r}"
             )
         opened = yield from self._ask_writer(
-            lambda rid: OpenSession(rid, session_id, wait), OPEN_TIMEOUT + wait
+            session_id, lambda rid: OpenSession(rid, session_id, wait), OPEN_TIMEOUT + wait
         )
         session = self._keep(opened)
         try:
@@ -211,11 +212,17 @@ class ConnectedCore(ABC):
         timeouts = {spec.name: spec.timeout for spec in self.tools}
         return sum(timeouts.get(call.name, 0.0) for call in calls)
 
-    def _ask_writer(self, build: Any, timeout: float = OPEN_TIMEOUT) -> Flow[SessionOpened]:
+    def _ask_writer(
+        self, session_id: str, build: Any, timeout: float = OPEN_TIMEOUT
+    ) -> Flow[SessionOpened]:
         try:
             yield self._connection.alive(Role.WRITER)
             reply: SessionOpened = yield self._connection.request(Role.WRITER, build, timeout)
         except (PeerLostError, ReplyTimeoutError) as error:
+            if isinstance(error, ReplyTimeoutError):
+                # It may be opened all the same, and nobody would have it to close it.
+                close = lambda rid: CloseSession(rid, session_id)  # noqa: E731
+                self._connection.request(Role.WRITER, close)
             raise RuntimeFailureError(Code.ACTOR_LOST, str(error), role="writer") from None
         return reply
 

@@ -373,12 +373,13 @@ class Network:
         self.record.append((sender.role, to, sent))
         peer = self.peers.get(to)
         if peer is not None:
-            self._post(None, lambda: self._to_peer(peer, sent), sent)
+            self.post((sender.identity, to), None, lambda: self._to_peer(peer, sent), sent)
             return True
         node = next((n for n in self.owners.values() if n.port.identity == to), None)
         if node is None:
             return False
-        self._post(node.port.role, lambda: self._to_owner(node, sender, sent), sent)
+        way = (sender.identity, to)
+        self.post(way, node.port.role, lambda: self._to_owner(node, sender, sent), sent)
         return True
 
     def send_from_peer(self, peer: VirtualPeer, role: Role, message: Message) -> None:
@@ -387,9 +388,18 @@ class Network:
         if node is None:
             return
         sender = Peer(peer.identity, peer.role, peer.key)
-        self._post(role, lambda: self._receive(node, sender, sent), sent)
+        way = (peer.identity, node.port.identity)
+        self.post(way, role, lambda: self._receive(node, sender, sent), sent)
 
-    def _post(self, role: Role | None, call: Callable[[], None], message: Message) -> None:
+    def post(
+        self,
+        way: tuple[bytes, bytes],
+        role: Role | None,
+        call: Callable[[], None],
+        message: Message,
+    ) -> None:
+        """Put a message on its way, from one identity to another."""
+        del way  # here everything keeps the order of sending
         if self.hold(message):
             self.held.append((role, call, message))
         else:
