@@ -26,7 +26,7 @@ from ..tools.result import CallRecord, Done, NotDone, Unknown
 from ..tools.spec import ToolSpec
 from .bodies import GRACE, Bodies
 from .call import CallRun, Ended
-from .ends import advice
+from .ends import advice, with_meta
 from .log import LogClient, checkpoint_failed
 from .pipeline import Pipeline, Slots
 from .workers import Worker, WorkerPool
@@ -249,7 +249,9 @@ def _settled(call: CallRun, how: str, outcome: str, more: dict[str, str]) -> Dra
 def _found(call: CallRun, found: Done | NotDone | Unknown) -> Outcome:
     if isinstance(found, Done):
         outcome = returned(found.value)
-        return outcome if outcome.ok else _still_unknown(call, outcome.message)
+        if not outcome.ok:
+            return _still_unknown(call, outcome.message)
+        return with_meta(outcome, {"reconciled": "done"})
     if isinstance(found, NotDone):
         why = f": {found.reason}" if found.reason else "."
         return Outcome.failure(

@@ -6,6 +6,7 @@ import argparse
 import sys
 from time import monotonic
 
+from .mutate import mutants
 from .planted import PLANTED
 from .runs import account, many, one
 
@@ -17,11 +18,14 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--replay", type=int, metavar="SEED", help="show what happens in one run")
     parser.add_argument("--planted", action="store_true", help="plant each bug, and find it")
+    parser.add_argument("--mutate", action="store_true", help="take the commit path apart")
     told = parser.parse_args()
     if told.replay is not None:
         return replay(told.replay)
     if told.planted:
         return planted(told.runs, told.seed)
+    if told.mutate:
+        return mutate(told.runs, told.seed)
     return search(told.seed, told.runs, told.jobs)
 
 
@@ -59,6 +63,20 @@ def planted(runs: int, seed: int) -> int:
         missed += found[0] is None
         say(f"{name:44}{'-' if found[0] is None else found[0] + 1:>13}  {found[1][0][:90]}")
     return 1 if missed else 0
+
+
+def mutate(runs: int, seed: int) -> int:
+    """Try every mutant of the commit path; print those that no run notices."""
+    tried = survived = 0
+    for mutant in mutants():
+        tried += 1
+        with mutant.made:
+            noticed = any(one(seed + n) for n in range(runs))
+        if not noticed:
+            survived += 1
+            say(f"{mutant.owner}.{mutant.function}, line {mutant.line}: {mutant.what}")
+    say(f"{tried} mutants, {survived} survive {runs} runs")
+    return 0
 
 
 def say(text: str) -> None:

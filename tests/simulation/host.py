@@ -104,8 +104,10 @@ class Host:
     def lost(self, role: Role) -> None:
         """An owner has ended."""
         if role is Role.DISPATCHER:
+            passed = self.bodies.passed
             self.bodies.die()
             self.bodies = Bodies(self.world, self.peer)
+            self.bodies.passed = passed  # K6: numbers grow from one dispatcher to the next
         for rid, (whom, promise) in list(self._asked.items()):
             if whom is role:
                 del self._asked[rid]

@@ -186,6 +186,11 @@ class Spawner:
         return pid, peer.key
 
     def kill(self, pid: int) -> None:
+        bodies = self.workers.get(pid)
+        for effect, release in bodies.running.values() if bodies is not None else ():
+            left = effect.begun + release.timeout - self.world.network.now
+            if self.world.host is None and left > 0:
+                self.world.wrong(f"F1: {effect.call_id} had {left:.0f} s left and was cut off")
         self.exit(pid, "it was ended by signal 9 (SIGKILL)")
 
     def exit(self, pid: int, how: str) -> None:

@@ -11,6 +11,7 @@ from unittest import mock
 import msgspec
 from interlock.actors.dispatcher import resolving
 from interlock.actors.dispatcher.approvals import Approvals
+from interlock.actors.dispatcher.bodies import Bodies
 from interlock.actors.dispatcher.call import CallRun
 from interlock.actors.dispatcher.core import DispatcherCore
 from interlock.actors.dispatcher.log import LogClient
@@ -189,8 +190,17 @@ def late_answer_accepted() -> AbstractContextManager[Any]:
 
 
 def nested_without_its_parent() -> AbstractContextManager[Any]:
-    """K5: what a body has called goes on when the body has ended."""
-    return mock.patch.object(DispatcherCore, "_parent_ended", return_value=None)
+    """K5: a body that has ended is still found, and may call."""
+
+    @contextlib.contextmanager
+    def both() -> Iterator[None]:
+        with (
+            mock.patch.object(DispatcherCore, "_parent_ended", return_value=None),
+            mock.patch.object(Bodies, "_forget", return_value=None),
+        ):
+            yield
+
+    return both()
 
 
 def event_numbered_twice() -> AbstractContextManager[Any]:
@@ -217,24 +227,6 @@ def request_left_open() -> AbstractContextManager[Any]:
     return mock.patch.object(Approvals, "_decide_unseen", return_value=None)
 
 
-def held_result_and_retry() -> AbstractContextManager[Any]:
-    """R4: a call whose result is on its way into the log is retried."""
-
-    class Forgetful(dict):  # type: ignore[type-arg]
-        def get(self, key: Any, default: Any = None) -> Any:
-            del key
-            return default
-
-    def made(original: Any) -> Any:
-        def start(self: LogClient, port: Any) -> None:
-            original(self, port)
-            self.held = Forgetful()
-
-        return start
-
-    return _patched(LogClient, "__init__", made)
-
-
 #: The bugs that every change to the commit path is measured by, by name.
 PLANTED: dict[str, Plant] = {
     "release before acknowledgement": released_before_acknowledgement,
@@ -250,5 +242,4 @@ PLANTED: dict[str, Plant] = {
     "event numbered twice": event_numbered_twice,
     "result lost with its writer": result_not_kept_for_its_session,
     "request left open": request_left_open,
-    "retry beside a held result": held_result_and_retry,
 }

@@ -212,7 +212,7 @@ class World:
         if self.host is None:
             return
         self.network.note("the host ends")
-        self.dispatcher_died = True
+        self.dispatcher_died = True  # it ends as well, when what runs is recorded
         self.host.die()
         self.host = None
         self.network.lose_host()
