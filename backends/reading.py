@@ -186,7 +186,7 @@ class LogReader(LinePass[Event]):
     def _look_behind(self, line: Line) -> bool:
         """Tell whether a line behind damage ends a turn; refuse what no v3 file may hold at all."""
         try:
-            row = jsontext.loads(line.text)
+            row = jsontext.loads_anyhow(line.text)
         except ValueError:
             return False
         if not isinstance(row, dict):

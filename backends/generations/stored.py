@@ -28,6 +28,7 @@ from ..surface import SurfaceError
 from .inventory import STORED_TYPES
 from .refusal import Refusal
 from .rows import LAST_WITH_CHUNKS, Item, Row, Run, decode_item, decode_items, to_json
+from .stored_shape import check_shape
 from .stored_surface import surface_operation
 from .v0_to_v1 import Normalizer
 
@@ -113,7 +114,7 @@ class StoredPass(LinePass[Item]):
 
     def _look_behind(self, line: Line) -> bool:
         try:
-            row = jsontext.loads(line.text)
+            row = jsontext.loads_anyhow(line.text)
         except ValueError:
             return False
         return isinstance(row, dict) and row.get("type") == "turn/end"
@@ -233,6 +234,8 @@ class StoredReader:
             raise schema.SchemaError(f"{row.type} may have neither surfaceOp nor sourceEventSeqs")
         if row.type == "request/header" and not isinstance(row.data.get("header"), dict):
             raise schema.SchemaError("request/header has no header object")
+        if self.rows.version == 0:
+            check_shape(row.type, row.data)
         operation = surface_operation(row) if surface else None
         if surface and operation is None:
             raise schema.SchemaError(f"{row.type} has no surfaceOp")
