@@ -14,9 +14,20 @@ if TYPE_CHECKING:
     from interlock.backends.errors import InterlockError, LogError, SessionError
 
     from .agent import Agent, AsyncAgent, Model, ModelRequest, Say, ScriptedModel
+    from .answering.desk import Answering, Taken
+    from .answering.request import ApprovalRequest
+    from .answering.route import Route
     from .errors import ApprovalError, RuntimeFailureError, SandboxError, ToolError
+    from .hooks.pieces import (
+        Ask,
+        Budget,
+        Deny,
+        LoopDetector,
+        Only,
+        RateLimit,
+        ResultLimit,
+    )
     from .runtime.aio import AsyncRuntime, AsyncSession, AsyncStep, AsyncTurn
-    from .runtime.config import ApprovalRequest
     from .runtime.subscription import Progress, StreamedEvent, WriteTrouble
     from .runtime.sync import Runtime, Session, Step, Turn
     from .runtime.turn import ToolCall
@@ -54,8 +65,19 @@ _HOMES = {
         "Say",
         "ScriptedModel",
     ),
+    "interlock.actors.hooks.pieces": (
+        "Ask",
+        "Budget",
+        "Deny",
+        "LoopDetector",
+        "Only",
+        "RateLimit",
+        "ResultLimit",
+    ),
     "interlock.actors.runtime.aio": ("AsyncRuntime", "AsyncSession", "AsyncStep", "AsyncTurn"),
-    "interlock.actors.runtime.config": ("ApprovalRequest",),
+    "interlock.actors.answering.desk": ("Answering", "Taken"),
+    "interlock.actors.answering.request": ("ApprovalRequest",),
+    "interlock.actors.answering.route": ("Route",),
     "interlock.actors.runtime.subscription": ("Progress", "StreamedEvent", "WriteTrouble"),
     "interlock.actors.runtime.sync": ("Runtime", "Session", "Step", "Turn"),
     "interlock.actors.runtime.turn": ("ToolCall",),

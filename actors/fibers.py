@@ -69,6 +69,16 @@ def resolved(value: T) -> Promise[T]:
     return promise
 
 
+def attempt(job: Callable[[], T]) -> Promise[T]:
+    """Run ``job`` now; return a promise that holds what it returned or raised."""
+    promise: Promise[T] = Promise()
+    try:
+        promise.resolve(job())
+    except Exception as error:
+        promise.fail(error)
+    return promise
+
+
 class Fiber(Generic[T]):
     """A running coroutine. ``result`` is a promise of what it returns."""
 

@@ -14,6 +14,7 @@ from typing import ClassVar
 import msgspec
 from interlock.backends.event import Draft
 
+from .hooks.pieces import AnyPiece
 from .roles import Role
 from .tools.command import Command
 from .tools.outcome import Outcome
@@ -460,6 +461,10 @@ class RegisterTools(Message, frozen=True):
     #: Names of environment variables that workers get besides the usual few (X5).
     worker_env: list[str]
     sys_path: list[str]
+    #: The shipped gates, guards and post hooks: data, judged in the dispatcher.
+    gate_pieces: list[AnyPiece] = []
+    guard_pieces: list[AnyPiece] = []
+    hook_pieces: list[AnyPiece] = []
 
 
 class ToolsRegistered(Message, frozen=True):
@@ -473,13 +478,16 @@ class WireCall(msgspec.Struct, frozen=True, array_like=True):
     """One advertised call; ``arguments`` is the raw string as the model wrote it, in UTF-8.
 
     ``started_seq`` is its ``tool/call`` where an earlier life of the dispatcher recorded it: such a
-    call is not run again, its outcome is unknown (F3).
+    call is not run again, its outcome is unknown (F3), unless it was ``never_released`` (R6).
+    ``undecided`` are its approval requests that the log still leaves open.
     """
 
     call_id: str
     name: str
     arguments: bytes
     started_seq: int = -1
+    undecided: list[str] = []
+    never_released: bool = False
 
 
 class ExecuteStep(Message, frozen=True):
@@ -772,11 +780,19 @@ class CommandEnded(Message, frozen=True):
 # The approval broker.
 
 
+class Widening(msgspec.Struct, frozen=True, array_like=True):
+    """A strictly wider sandbox mode that one call asks for, and why (S4)."""
+
+    mode_from: str
+    mode_to: str
+    justification: str
+
+
 class AskApproval(Message, frozen=True):
     """Dispatcher → broker: get one decision on one call. Replied to by :class:`ApprovalSettled`.
 
     ``digest`` binds the answer to the call's identity, tool and raw argument string (A9);
-    ``timeout`` is how long (s) the request stays open.
+    ``timeout`` is how long (s) the request stays open. A repeated one gets the same answer again.
     """
 
     SENDERS = DISPATCHER
@@ -789,6 +805,10 @@ class AskApproval(Message, frozen=True):
     reason: str
     digest: str
     timeout: float
+    #: Where a body made the call: its path below the outermost one, as ``.1.2`` (K5).
+    nested: str = ""
+    #: S4: where the request is for a wider sandbox mode, for this call only.
+    widening: Widening | None = None
 
 
 class ApprovalSettled(Message, frozen=True):
@@ -813,12 +833,16 @@ class WithdrawApproval(Message, frozen=True):
 class BecomeAnswerer(Message, frozen=True):
     """Host or answerer → broker: send me requests, also those that are open.
 
-    Replied to by :class:`AnswererJoined`, before any request.
+    One connection may have several answerers, by ``name``. ``sessions`` and ``tools`` are patterns
+    (``*`` and ``?``) of which one must match; empty ones match everything. Replied to by
+    :class:`AnswererJoined`, before any request.
     """
 
     SENDERS = ANSWERERS
     rid: int
     name: str
+    sessions: list[str] = []
+    tools: list[str] = []
 
 
 class AnswererJoined(Message, frozen=True):
@@ -829,13 +853,16 @@ class AnswererJoined(Message, frozen=True):
 
 
 class LeaveAnswering(Message, frozen=True):
-    """Host or answerer → broker: send me no more."""
+    """Host or answerer → broker: send ``name`` no more; an empty one: nobody here any more."""
 
     SENDERS = ANSWERERS
+    name: str = ""
 
 
 class ApprovalAsked(Message, frozen=True):
-    """Broker → answerer: please decide. The arguments are in the log, not here (A6)."""
+    """Broker → answerer ``answerer``: please decide. The arguments are in the log, not here
+    (A6).
+    """
 
     SENDERS = BROKER
     request: str
@@ -846,6 +873,9 @@ class ApprovalAsked(Message, frozen=True):
     reason: str
     digest: str
     remaining: float
+    nested: str = ""
+    widening: Widening | None = None
+    answerer: str = ""
 
 
 class ApprovalGone(Message, frozen=True):
@@ -857,9 +887,10 @@ class ApprovalGone(Message, frozen=True):
 
 
 class AnswerApproval(Message, frozen=True):
-    """Host or answerer → broker: ``allow`` or ``reject``; ``failed`` where the answerer broke.
+    """Host or answerer → broker: ``allow`` or ``reject``; ``failed`` where answerer ``by`` broke.
 
-    Replied to by :class:`AnswerTaken`.
+    With a ``digest`` it holds only for the request that was shown with it (A9). Replied to by
+    :class:`AnswerTaken`.
     """
 
     SENDERS = ANSWERERS
@@ -868,6 +899,7 @@ class AnswerApproval(Message, frozen=True):
     answer: str
     by: str
     note: str = ""
+    digest: str = ""
 
 
 class AnswerTaken(Message, frozen=True):

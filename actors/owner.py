@@ -25,7 +25,7 @@ from interlock.backends.codes import Code
 from pykka._envelope import Envelope
 
 from .errors import InterlockError, RuntimeFailureError
-from .fibers import Promise
+from .fibers import Promise, attempt
 from .keys import Doorkeeper, KeyPair, Keyring
 from .liveness import Watch
 from .mailbox import Batch, Mailbox, Peer
@@ -73,6 +73,8 @@ class OwnerConfig(msgspec.Struct, frozen=True):
     root: str
     runtime_dir: str
     options: dict[str, str | int | float | bool] = {}
+    #: What the host finds, for a log backend of its own: behind everything that an owner needs.
+    sys_path: list[str] = []
 
 
 class Completed:
@@ -407,7 +409,9 @@ class Owner(pykka.ThreadingActor):
     def at(self, when: float, call: Callable[[], None]) -> Timer:
         return self._timers.at(when, call)
 
-    def work(self, job: Callable[[], Any]) -> Promise[Any]:
+    def work(self, job: Callable[[], Any], *, brief: bool = False) -> Promise[Any]:
+        if brief:
+            return attempt(job)
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self.pool_size, f"interlock-{self.config.role}-io")
         promise: Promise[Any] = Promise()

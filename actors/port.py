@@ -80,9 +80,12 @@ class Port(Protocol):
     def at(self, when: float, call: Callable[[], None]) -> Timer:
         """Call ``call`` at monotonic time ``when``."""
 
-    def work(self, job: Callable[[], Any]) -> Promise[Any]:
+    def work(self, job: Callable[[], Any], *, brief: bool = False) -> Promise[Any]:
         """Run blocking ``job`` on a thread of the owner's pool; the promise holds what it
         returns.
+
+        A ``brief`` one, of about the time that two changes of thread take, is done at once in the
+        owner's own thread: the promise holds when this returns.
         """
 
     def peer_incarnation(self, role: Role) -> str:

@@ -50,6 +50,8 @@ def run_owner(actor: type[Owner]) -> None:
     leave_terminal()
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(message)s")
     config = read_config(OwnerConfig)
+    # S6: at the end, so that nothing which a command planted there stands in for what is needed.
+    sys.path += [path for path in config.sys_path if path not in sys.path]
     ended = threading.Event()
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     door = Doorkeeper(context)

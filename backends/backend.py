@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from .errors import InterlockError
+from .event import Event
 from .header import Header
-from .journal.commit import Item
-from .log import SessionLog
+from .log import Item, SessionLog
 
 
 class LogBackend(Protocol):
@@ -58,6 +58,16 @@ class LogBackend(Protocol):
 
     def tend(self) -> bool:
         """Do a bounded share of housekeeping; tell whether more is left. ``OSError``."""
+
+    def list_ids(self) -> Sequence[str]:
+        """Return the ids of all sessions, in any order (L17: a bad one hides no other)."""
+
+    def events(self, session_id: str, from_seq: int = 0) -> Iterator[Event]:
+        """Yield a session's events without its lock, also while it is being written.
+
+        ``SessionError``: ``SESSION_NOT_FOUND``, ``SESSION_CORRUPT``,
+        ``SESSION_FORMAT_UNSUPPORTED``.
+        """
 
     def close(self) -> None:
         """Leave nothing pending. The logs are closed before."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import secrets
+import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
@@ -13,18 +14,25 @@ from pathlib import Path
 
 from .disk import Disk, write_all
 
-#: Data files kept open at a time, over all sessions of a backend.
-OPEN_FILES = 256
+if sys.platform != "win32":
+    import resource
+
+#: Data files kept open at a time, over all sessions of a backend: a quarter of the descriptors that
+#: the process may have (each session has one for its lock besides), within these bounds. Opening
+#: and closing a file for each batch costs more than writing it.
+OPEN_FILES = (256, 2048)
 
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS})
 
 
 class _Entry:
-    __slots__ = ("fd", "users")
+    __slots__ = ("dropped", "fd", "users")
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
         self.users = 0
+        #: Whether the last user closes it.
+        self.dropped = False
 
 
 class FileCache:
@@ -34,9 +42,9 @@ class FileCache:
     within one use.
     """
 
-    def __init__(self, disk: Disk, limit: int = OPEN_FILES) -> None:
+    def __init__(self, disk: Disk, limit: int | None = None) -> None:
         self._disk = disk
-        self._limit = limit
+        self._limit = limit or _open_files()
         self._entries: OrderedDict[Path, _Entry] = OrderedDict()
         self._mutex = threading.Lock()
 
@@ -56,33 +64,52 @@ class FileCache:
         finally:
             with self._mutex:
                 entry.users -= 1
+                last = entry.dropped and not entry.users
+            if last:
+                self._disk.close(entry.fd)
 
     def drop(self, path: Path) -> None:
-        """Close the file of ``path`` if it is open and not in use."""
+        """Close the file of ``path`` if it is open: now, or when nobody uses it any more.
+
+        A log may be closed while another thread still syncs its file: the number of a descriptor
+        that is closed under it could at once be another file's.
+        """
         with self._mutex:
             entry = self._entries.pop(path, None)
         if entry is not None:
-            self._disk.close(entry.fd)
+            self._let_go(entry)
 
     def close(self) -> None:
-        """Close every file."""
+        """Close every file; those in use when nobody uses them any more."""
         with self._mutex:
             entries, self._entries = list(self._entries.values()), OrderedDict()
         for entry in entries:
-            self._disk.close(entry.fd)
+            self._let_go(entry)
 
     def __len__(self) -> int:
         return len(self._entries)
 
+    def _let_go(self, entry: _Entry) -> None:
+        with self._mutex:
+            entry.dropped = True
+            unused = not entry.users
+        if unused:
+            self._disk.close(entry.fd)
+
     def _shrink(self) -> None:
-        if len(self._entries) <= self._limit:
-            return
-        for path, entry in list(self._entries.items()):
-            if entry.users == 0:
-                del self._entries[path]
-                self._disk.close(entry.fd)
-                if len(self._entries) <= self._limit:
-                    return
+        while len(self._entries) > self._limit:
+            idle = next((path for path, entry in self._entries.items() if not entry.users), None)
+            if idle is None:
+                return
+            self._disk.close(self._entries.pop(idle).fd)
+
+
+def _open_files() -> int:
+    low, high = OPEN_FILES
+    if sys.platform == "win32":
+        return low
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return high if allowed == resource.RLIM_INFINITY else min(high, max(low, allowed // 4))
 
 
 def make_directories(directory: Path, disk: Disk) -> list[Path]:

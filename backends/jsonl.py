@@ -17,7 +17,7 @@ import msgspec
 from .codes import Code
 from .disk import Disk, OsDisk
 from .errors import InterlockError, LogError, SessionError
-from .event import decode_line
+from .event import Event, decode_line
 from .files import FileCache, make_directories
 from .fold import LogFold
 from .generations.current import current_header
@@ -31,7 +31,7 @@ from .header import (
     encode_header,
     newer_format,
 )
-from .journal.commit import Item, commit
+from .journal.commit import commit
 from .journal.dead import DeadJournals
 from .journal.names import OWN_DIRECTORY
 from .journal.overlay import OverlayDisk
@@ -39,11 +39,11 @@ from .journal.replay import replay
 from .journal.store import JournaledStore
 from .journal.writer import Journal
 from .lock import SessionLock
-from .log import Batch, SessionLog
+from .log import Item, SessionLog, commit_each
 from .mounts import mount_of, refuse_network
 from .passes import Dropped
 from .paths import log_name, parse_log_name, project_dir_name, session_dir_name
-from .reading import LogReader
+from .reading import LogReader, read_events
 from .source import LogFile, find_log
 from .store import Store
 
@@ -147,7 +147,7 @@ class JsonlBackend:
         """
         if self._journal is not None:
             return commit(self._journal, items)
-        return [_written(log, batch) for log, batch in items]
+        return commit_each(items)
 
     @property
     def group_commit(self) -> bool:
@@ -221,12 +221,7 @@ class JsonlBackend:
         except OSError as error:
             raise _cannot_open(session_id, error) from error
         if directory is None:
-            raise SessionError(
-                Code.SESSION_NOT_FOUND,
-                f"no session {session_id!r} under {self.root}",
-                session=session_id,
-                root=str(self.root),
-            )
+            raise _not_found(session_id, self.root)
         try:
             lock = SessionLock.acquire(directory, session_id, self._disk, wait=wait)
             try:
@@ -275,6 +270,23 @@ class JsonlBackend:
                     yield msgspec.structs.replace(listing, code=code, message=fault)
                 else:
                     yield listing
+
+    def list_ids(self) -> Sequence[str]:
+        """Return the ids of all sessions whose headers can be read, those of dead journals too."""
+        return [entry.header.id for entry in self.view().list() if entry.header is not None]
+
+    def events(self, session_id: str, from_seq: int = 0) -> Iterator[Event]:
+        """Yield a session's events from ``from_seq`` on, dead journals included; takes no lock.
+
+        Raises ``SessionError``: ``SESSION_NOT_FOUND``, ``SESSION_CORRUPT``,
+        ``SESSION_FORMAT_UNSUPPORTED``.
+        """
+        view = self.view()
+        directory = view.find(session_id)
+        path = None if directory is None else find_log(directory, view.disk)
+        if path is None:
+            raise _not_found(session_id, self.root)
+        return read_events(path, from_seq, disk=view.disk)
 
     def close(self) -> None:
         """Make everything durable in the sessions' own files, remove the journal, close the files.
@@ -507,14 +519,13 @@ class JsonlBackend:
         return Listing(directory, path, current_header(stored), version)
 
 
-def _written(log: SessionLog, batch: Batch | None) -> int | InterlockError:
-    try:
-        if batch is not None:
-            return log.write(batch)
-        log.publish_empty()
-        return log.durable_seq
-    except InterlockError as error:
-        return error
+def _not_found(session_id: str, root: Path) -> SessionError:
+    return SessionError(
+        Code.SESSION_NOT_FOUND,
+        f"no session {session_id!r} under {root}",
+        session=session_id,
+        root=str(root),
+    )
 
 
 def _cannot_open(session_id: str, error: OSError) -> LogError:

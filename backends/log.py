@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
@@ -20,13 +21,60 @@ from .event import Draft, Event, encode_line
 from .fold import LogFold
 from .header import Header
 from .passes import Dropped
-from .store import Store
+
+#: Lines of no more bytes than this are encoded and written in little time.
+SMALL = 32 * 1024
+
+
+class LogStore(Protocol):
+    """Where one log's bytes go. All methods run in I/O threads, one at a time for a log."""
+
+    @property
+    def directory(self) -> Path:
+        """Where what belongs to the session lies; need not exist."""
+
+    @property
+    def path(self) -> Path:
+        """The log file, or a path that names the log and where no file is."""
+
+    @property
+    def compressed(self) -> bool:
+        """Whether batches come as frames, else as lines."""
+
+    @property
+    def published(self) -> bool:
+        """Whether the log exists for everybody."""
+
+    @property
+    def owed(self) -> bool:
+        """Whether events are to be read from the writer's memory: no file at ``path`` has them."""
+
+    @property
+    def dropped(self) -> Dropped | None:
+        """What the log's end held that was no event when it was opened."""
+
+    @property
+    def failed(self) -> InterlockError | None:
+        """Why nothing more can be written, or None."""
+
+    @property
+    def opened_seq(self) -> int:
+        """The last seq when the log was opened, -1 if it was new."""
+
+    def write(self, data: bytes, spills: Sequence[tuple[int, bytes]]) -> None:
+        """Make a batch durable, as :meth:`SessionLog.write` says; the first one publishes."""
+
+    def mend(self) -> None:
+        """Bring a torn end in order (L9)."""
+
+    def close(self) -> None:
+        """Free the log for the next writer."""
 
 
 class Part:
     """Events that were sealed together: one frame on disk. Its bytes never change once made."""
 
-    __slots__ = ("_encoded", "_lines", "first_seq", "last_seq", "spills")
+    __slots__ = ("_encoded", "_lines", "first_seq", "is_small", "last_seq", "spills")
 
     def __init__(
         self, first_seq: int, last_seq: int, lines: bytes, spills: tuple[tuple[int, bytes], ...]
@@ -35,6 +83,7 @@ class Part:
         self.last_seq = last_seq
         self.spills = spills
         self._lines = lines
+        self.is_small = not spills and len(lines) <= SMALL
         self._encoded: bytes | None = None
 
     def encoded(self, *, compressed: bool) -> bytes:
@@ -59,6 +108,11 @@ class Batch(msgspec.Struct, frozen=True):
         """The seq of the last event."""
         return self.parts[-1].last_seq
 
+    @property
+    def is_small(self) -> bool:
+        """Whether writing it takes about as long as a sync: a few lines and no spilled result."""
+        return all(part.is_small for part in self.parts)
+
 
 class SessionLog:
     """A log that this process may write to. Made by ``JsonlBackend.create`` and ``open``."""
@@ -76,7 +130,12 @@ class SessionLog:
     )
 
     def __init__(
-        self, header: Header, store: Store, fold: LogFold, durable_seq: int, lines: Sequence[Event]
+        self,
+        header: Header,
+        store: LogStore,
+        fold: LogFold,
+        durable_seq: int,
+        lines: Sequence[Event],
     ) -> None:
         self.header = header
         self.fold = fold
@@ -105,7 +164,7 @@ class SessionLog:
         return self._store.published
 
     @property
-    def store(self) -> Store:
+    def store(self) -> LogStore:
         """The log's bytes. I/O thread."""
         return self._store
 
@@ -232,6 +291,25 @@ class SessionLog:
             )
         if self._store.failed is not None:
             raise self._store.failed
+
+
+#: A log and what of it is due; None publishes a log without events (L7).
+Item = tuple[SessionLog, Batch | None]
+
+
+def commit_each(items: Sequence[Item]) -> list[int | InterlockError]:
+    """Write each batch by itself; return the durable seqs, or why not, in order. I/O thread."""
+    outcomes: list[int | InterlockError] = []
+    for log, batch in items:
+        try:
+            if batch is not None:
+                outcomes.append(log.write(batch))
+            else:
+                log.publish_empty()
+                outcomes.append(log.durable_seq)
+        except InterlockError as error:
+            outcomes.append(error)
+    return outcomes
 
 
 def _name_spill(draft: Draft, seq: int) -> Draft:

@@ -22,9 +22,9 @@ MakeMany = Callable[[AsyncSession, AsyncExitStack], Awaitable[AsyncOperation]]
 
 
 @contextmanager
-def one_client(root: Path, tools: Sequence[Any], make: MakeOne) -> Iterator[Load]:
+def one_client(root: Path, tools: Sequence[Any], make: MakeOne, durability: str) -> Iterator[Load]:
     """A runtime with one session, used from this thread; it has run once when this yields."""
-    with Runtime(root, tools=tools) as runtime, ExitStack() as stack:
+    with Runtime(root, tools=tools, durability=durability) as runtime, ExitStack() as stack:
         operation = make(runtime.create(), stack)
         operation()
         yield lambda seconds: run_one(operation, seconds)
@@ -32,7 +32,7 @@ def one_client(root: Path, tools: Sequence[Any], make: MakeOne) -> Iterator[Load
 
 @contextmanager
 def many_clients(
-    root: Path, tools: Sequence[Any], make: MakeMany, counts: Sequence[int]
+    root: Path, tools: Sequence[Any], make: MakeMany, counts: Sequence[int], durability: str
 ) -> Iterator[dict[int, Load]]:
     """A runtime with as many sessions as the largest of ``counts``; a load for each count.
 
@@ -43,7 +43,8 @@ def many_clients(
         stack = AsyncExitStack()
 
         async def prepare() -> list[AsyncOperation]:
-            runtime = await stack.enter_async_context(AsyncRuntime(root, tools=tools))
+            made_of = AsyncRuntime(root, tools=tools, durability=durability)
+            runtime = await stack.enter_async_context(made_of)
             sessions = await asyncio.gather(*(runtime.create() for _ in range(max(counts))))
             made = [await make(session, stack) for session in sessions]
             await asyncio.gather(*(operation() for operation in made))
@@ -65,14 +66,21 @@ def _load(runner: asyncio.Runner, operations: Sequence[AsyncOperation]) -> Load:
 
 @contextmanager
 def clients(
-    root: Path, counts: Sequence[int], tools: Sequence[Any], one: MakeOne, many: MakeMany
-) -> Iterator[dict[int, Load]]:
-    """A load for each of ``counts``, by how many clients it has."""
+    root: Path,
+    counts: Sequence[int],
+    tools: Sequence[Any],
+    one: MakeOne,
+    many: MakeMany,
+    *,
+    durability: str = "journal",
+    system: str = "interlock",
+) -> Iterator[dict[tuple[str, int], Load]]:
+    """A load for each of ``counts``, by ``system`` and how many clients it has."""
     loads: dict[int, Load] = {}
     several = [count for count in counts if count > 1]
     with ExitStack() as stack:
         if 1 in counts:
-            loads[1] = stack.enter_context(one_client(root, tools, one))
+            loads[1] = stack.enter_context(one_client(root, tools, one, durability))
         if several:
-            loads |= stack.enter_context(many_clients(root, tools, many, several))
-        yield {count: loads[count] for count in counts}
+            loads |= stack.enter_context(many_clients(root, tools, many, several, durability))
+        yield {(system, count): loads[count] for count in counts}

@@ -48,22 +48,25 @@ class Measurement:
 def measure(
     root: Path,
     unit: str,
-    loads: Mapping[int, Load],
+    loads: Mapping[tuple[str, int], Load],
     seconds: float,
     *,
     cycle: str | None = None,
 ) -> Measurement:
-    """Run every load in turn, :data:`ROUNDS` times, for about ``seconds`` in all."""
+    """Run every load in turn, :data:`ROUNDS` times, for about ``seconds`` in all.
+
+    ``loads`` are by system and number of clients: all of them share each round.
+    """
     share = seconds / ((ROUNDS + WARM_UP) * len(loads))
-    rows = {clients: Row(clients) for clients in loads}
+    rows = {key: Row(key[1], system=key[0]) for key in loads}
     floor = Histogram()
     with Floor(root) as ground:
-        for clients, load in loads.items():
-            rows[clients].warm_up = load(share * WARM_UP).latency.count
+        for key, load in loads.items():
+            rows[key].warm_up = load(share * WARM_UP).latency.count
         for _ in range(ROUNDS):
-            for clients, load in loads.items():
+            for key, load in loads.items():
                 below = ground.run(share * FLOOR_SHARE).latency
                 floor.merge(below)
-                rows[clients].floor.merge(below)
-                rows[clients].done.add(load(share * (1 - FLOOR_SHARE)))
+                rows[key].floor.merge(below)
+                rows[key].done.add(load(share * (1 - FLOOR_SHARE)))
     return Measurement(unit, list(rows.values()), floor, cycle)

@@ -11,9 +11,9 @@ import typer
 from .options import Json
 
 if TYPE_CHECKING:
+    from ..answering.connection import Broker
     from ..messages import ApprovalAsked
     from ..runtime_dir import RuntimeInfo
-    from .answerer import Broker
 
 app = typer.Typer(
     name="approvals",
@@ -26,6 +26,14 @@ Id = Annotated[
     str, typer.Argument(metavar="ID", help="A request's id or a unique beginning of it.")
 ]
 NoteText = Annotated[str, typer.Option("--note", help="A word for the log and the model.")]
+ToolPatterns = Annotated[
+    list[str] | None,
+    typer.Option("--tool", metavar="PATTERN", help="Only this tool's requests (* and ?); repeat."),
+]
+SessionPatterns = Annotated[
+    list[str] | None,
+    typer.Option("--session", metavar="PATTERN", help="Only this session's requests; repeat."),
+]
 
 NONE_RUNS = (
     "no runtime of this user is running (inside a sandbox none can be seen); nothing waits for a "
@@ -89,11 +97,14 @@ def reject(request: Id, note: NoteText = "", as_json: Json = False) -> int:
 
 
 @app.command()
-def watch() -> int:
+def watch(tool: ToolPatterns = None, session: SessionPatterns = None) -> int:
     """Show requests as they come, and decide each with one key.
 
     \b
     Keys: a allow, r reject, s skip (it stays open for others), q quit.
+    \b
+    Example:
+      interlock approvals watch --tool 'deploy*' --tool rollback
     """
     from .output import CommandFailed
 
@@ -103,11 +114,12 @@ def watch() -> int:
         )
     from .watch import Watch
 
-    return Watch().run()
+    return Watch(session or (), tool or ()).run()
 
 
 def _answer(request: str, answer: str, note: str, as_json: bool) -> int:
-    from .answerer import Brokers, user
+    from ..answering.connection import user
+    from .answerer import Brokers
     from .output import CommandFailed, emit
 
     with Brokers() as brokers:
@@ -115,7 +127,7 @@ def _answer(request: str, answer: str, note: str, as_json: bool) -> int:
             raise CommandFailed(NONE_RUNS)
         waiting, silent = brokers.open_requests()
         broker, asked = _one(request, waiting, silent)
-        taken = broker.answer(asked.request, answer, note)
+        taken = broker.answer(asked, answer, note)
     if taken is None:
         raise CommandFailed(
             f"the runtime in process {broker.info.pid} did not confirm the answer to "
@@ -177,23 +189,33 @@ def _runtime(info: RuntimeInfo, answers: bool) -> dict[str, Any]:
 
 
 def _entry(broker: Broker, asked: ApprovalAsked) -> dict[str, Any]:
-    from .answerer import background
+    from ..answering.background import background
 
-    known = background(broker.info, asked)
+    known = background(broker.info.root, asked)
     age = None if known.asked_at is None else max(0.0, time.time() - known.asked_at / 1000)
     return {
         "id": asked.request,
         "session": asked.session,
         "tool": asked.tool,
         "call_id": asked.call_id,
+        "nested": asked.nested,
         "message_seq": asked.message_seq,
         "reason": asked.reason,
         "arguments": known.arguments,
         "digest": asked.digest,
+        "sandbox": _wider(asked),
         "age_s": None if age is None else round(age, 1),
         "remaining_s": round(asked.remaining, 1),
         "runtime_pid": broker.info.pid,
     }
+
+
+def _wider(asked: ApprovalAsked) -> dict[str, str] | None:
+    """S4: the wider mode that the request is for."""
+    if asked.widening is None:
+        return None
+    wide = asked.widening
+    return {"from": wide.mode_from, "to": wide.mode_to, "justification": wide.justification}
 
 
 def _print_list(entries: list[dict[str, Any]]) -> None:
@@ -204,7 +226,8 @@ def _print_list(entries: list[dict[str, Any]]) -> None:
         age = "" if entry["age_s"] is None else f"asked {duration(entry['age_s'] * 1000)} ago, "
         left = f"{duration(entry['remaining_s'] * 1000)} left"
         out.print(f"{entry['id']}  {one_line(entry['tool'])}", style="bold")
-        out.print(f"  session {one_line(entry['session'])}, call {one_line(entry['call_id'])}")
+        call = one_line(entry["call_id"] + entry["nested"])
+        out.print(f"  session {one_line(entry['session'])}, call {call}")
         out.print(f"  {age}{left}")
         out.print(f"  {one_line(entry['reason'])}")
         if entry["arguments"] is not None:

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -51,15 +52,27 @@ def flush(
     sessions: _Sessions = "1,16,64,256,1000",
     seconds: _Seconds = 25.0,
     root: _Root = None,
+    peers: Annotated[
+        bool,
+        typer.Option("--peers", help="Measure SQLite and the harness's npm packages beside it."),
+    ] = False,
     as_json: _Json = False,
 ) -> None:
     """Append one event and wait until it is durable, from each session at once.
 
-    Example: interlock bench flush --sessions 1,256 --seconds 10
+    With the journal (interlock) and with a sync of each session's file (interlock-file), in the
+    same rounds. A peer that is not there is left out with a word.
+
+    \b
+    Examples:
+      interlock bench flush --sessions 1,256 --seconds 10
+      interlock bench flush --peers --json
     """
     from ..bench.flush import bench_flush
+    from .output import explain
 
-    _run("forced flush", bench_flush, _counts(sessions), seconds, root, as_json)
+    bench = partial(bench_flush, peers=peers, skipped=explain)
+    _run("forced flush", bench, _counts(sessions), seconds, root, as_json)
 
 
 @app.command()

@@ -7,12 +7,15 @@ import sys
 import termios
 import time
 import tty
+from collections.abc import Sequence
 from pathlib import Path
 
 import zmq
 
+from ..answering.background import background
+from ..answering.connection import Broker
 from ..messages import ApprovalAsked, ApprovalGone
-from .answerer import Broker, Brokers, background
+from .answerer import Brokers
 from .output import clean, console, duration, one_line
 
 #: Seconds between two looks for runtimes that started or ended.
@@ -23,9 +26,13 @@ KEYS = "[a]llow  [r]eject  [s]kip  [q]uit"
 
 
 class Watch:
-    """One watching terminal. Everything runs in the calling thread."""
+    """One watching terminal. Everything runs in the calling thread.
 
-    def __init__(self) -> None:
+    :param sessions: patterns of the sessions to be asked about, ``tools`` of the tools; none: all.
+    """
+
+    def __init__(self, sessions: Sequence[str] = (), tools: Sequence[str] = ()) -> None:
+        self._sessions, self._tools = sessions, tools
         self._out = console()
         self._waiting: list[tuple[Broker, ApprovalAsked]] = []
         self._shown: str | None = None
@@ -39,7 +46,7 @@ class Watch:
             try:
                 tty.setcbreak(keys)
                 for broker in brokers.all.values():
-                    broker.join()
+                    self._join(broker)
                 running = len(brokers.all)
                 self._out.print(f"Watching {running} runtimes. {KEYS}", style="dim")
                 self._loop(brokers, keys)
@@ -70,9 +77,12 @@ class Watch:
             if time.monotonic() >= rescan_at:
                 rescan_at = time.monotonic() + RESCAN
                 for broker in brokers.refresh():
-                    broker.join()
+                    self._join(broker)
                 self._forget_ended(brokers)
             self._show_next()
+
+    def _join(self, broker: Broker) -> None:
+        broker.join(sessions=self._sessions, tools=self._tools)
 
     def _take(self, broker: Broker) -> None:
         for message in broker.received():
@@ -96,7 +106,7 @@ class Watch:
         self._waiting = [pair for pair in self._waiting if pair[0] in alive]
         if any(asked.request == self._shown for _, asked in gone):
             self._shown = None
-            self._out.print("  its runtime has ended", style="yellow")
+            self._out.print("  its runtime has ended, or its broker was replaced", style="yellow")
 
     def _show_next(self) -> None:
         if self._shown is not None or not self._waiting:
@@ -108,7 +118,8 @@ class Watch:
         self._out.print(
             f"{asked.request[:8]}, {duration(asked.remaining * 1000)} left", style="dim"
         )
-        self._out.print(f"  session {one_line(asked.session)}, call {one_line(asked.call_id)}")
+        call = one_line(asked.call_id + asked.nested)
+        self._out.print(f"  session {one_line(asked.session)}, call {call}")
         self._out.print(f"  {one_line(asked.reason)}")
         arguments = _arguments(broker, asked)
         self._out.print(f"  {clean(arguments)}", style="cyan")
@@ -125,7 +136,7 @@ class Watch:
             self._out.print("  skipped; it stays open", style="dim")
             return
         answer = "allow" if key == "a" else "reject"
-        taken = broker.answer(asked.request, answer, "")
+        taken = broker.answer(asked, answer, "")
         self._take(broker)
         if taken is None:
             self._out.print("  the runtime did not confirm it", style="bold red")
@@ -140,7 +151,7 @@ def _arguments(broker: Broker, asked: ApprovalAsked) -> str:
     """The raw arguments from the log, waiting a moment for them to be durable."""
     deadline = time.monotonic() + ARGUMENTS
     while True:
-        known = background(broker.info, asked)
+        known = background(broker.info.root, asked)
         if known.arguments is not None:
             return known.arguments
         if time.monotonic() >= deadline or known.asked_at is not None:

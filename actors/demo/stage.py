@@ -15,11 +15,11 @@ import msgspec
 from interlock.backends.errors import InterlockError
 
 from ..agent import AsyncAgent, ScriptedModel
+from ..answering.request import ApprovalRequest
 from ..hosting.board import Board
 from ..hosting.crew import Crew, follow
 from ..hosting.screen import Screen
 from ..runtime.aio import AsyncRuntime, AsyncSession
-from ..runtime.config import ApprovalRequest
 from . import ledger
 from .kill import Held, LoneProcess, held, watch_for
 from .lone import Task

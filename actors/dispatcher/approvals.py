@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 
 from interlock.backends.codes import Code
@@ -9,7 +10,7 @@ from interlock.backends.errors import InterlockError
 from interlock.backends.event import Draft, draft
 
 from ..fibers import Promise, first
-from ..messages import ApprovalSettled, AskApproval, WithdrawApproval
+from ..messages import ApprovalSettled, AskApproval, Widening, WithdrawApproval
 from ..port import PeerLostError, Port, ReplyTimeoutError
 from ..roles import Role
 from .call import CallRun, Ended
@@ -33,18 +34,32 @@ class Approvals:
         self._default, self._timeout = default_policy, timeout
         self.asked = 0
 
-    async def approve(self, call: CallRun, reason: str) -> None:
-        """Return once the call is allowed and that is recorded; end the call otherwise (A3, A5)."""
+    async def approve(self, call: CallRun, reason: str, widening: Widening | None = None) -> None:
+        """Return once the call is allowed and that is recorded; end the call otherwise (A3, A5).
+
+        :param widening: what the request is for, where it is for a wider sandbox mode (S4).
+        """
         request = uuid.uuid4().hex
         self.asked += 1
         call.asks += 1
-        policy = await self._record(call, self._asked(call, request, reason))
-        outcome, by, note = await self._decide(call, request, reason, policy or self._default)
+        policy = await self._record(call, self._asked(call, request, reason, widening))
+        if (policy or self._default) == "never":  # A1: nobody is asked
+            outcome, by, note = "rejected", "policy", "the approval policy is 'never'"
+        else:
+            outcome, by, note = await self._decide(call, request, reason, widening)
         await self._record(call, self._decided(call, request, outcome, by, note))
         call.stop_if_cancelled()
         if outcome != "allowed-once":
             raise Ended(_CODES[outcome], _words(outcome, by, note), decided_by=by)
         call.approved_by = by
+
+    async def close(self, call: CallRun) -> None:
+        """F3, A4: decide what an earlier life of the dispatcher asked and left open."""
+        why = "cancelled", "runtime", "the dispatcher that asked has ended"
+        for request in call.undecided:
+            # Where it cannot be recorded, neither can the call's result: it is held (F2).
+            with contextlib.suppress(InterlockError, PeerLostError, ReplyTimeoutError):
+                await self._log.note(call, self._decided(call, request, *why))
 
     async def _record(self, call: CallRun, drafts: list[Draft]) -> str | None:
         """A4, A5: what cannot be recorded is not allowed. Returns the policy in force after it."""
@@ -57,10 +72,8 @@ class Approvals:
             ) from None
 
     async def _decide(
-        self, call: CallRun, request: str, reason: str, policy: str
+        self, call: CallRun, request: str, reason: str, widening: Widening | None
     ) -> tuple[str, str, str]:
-        if policy == "never":  # A1: nobody is asked
-            return "rejected", "policy", "the approval policy is 'never'"
         digest = call.digest()
         promise: Promise[ApprovalSettled] = self._port.ask(
             Role.BROKER,
@@ -74,6 +87,8 @@ class Approvals:
                 reason,
                 digest,
                 self._timeout,
+                call.sub_path,
+                widening,
             ),
             self._timeout + SLACK,
         )
@@ -89,11 +104,22 @@ class Approvals:
             return "unavailable", "runtime", "the answer was for another call"
         return settled.outcome, settled.by, settled.note
 
-    def _asked(self, call: CallRun, request: str, reason: str) -> list[Draft]:
+    def _asked(
+        self, call: CallRun, request: str, reason: str, widening: Widening | None
+    ) -> list[Draft]:
         data = {"id": request, "toolName": call.name, "callId": call.call_id, "reason": reason}
-        shown = {"id": request, "callId": call.shown_id, "digest": call.digest(), "state": "asked"}
-        if call.widened_from is not None:
-            shown["sandbox"] = {"from": call.widened_from, "to": call.mode}  # type: ignore[assignment]
+        shown: dict[str, object] = {
+            "id": request,
+            "callId": call.shown_id,
+            "digest": call.digest(),
+            "state": "asked",
+        }
+        if widening is not None:
+            shown["sandbox"] = {
+                "from": widening.mode_from,
+                "to": widening.mode_to,
+                "justification": widening.justification,
+            }
         return [draft("approval/asked", data), draft("interlock/approval", shown, ignorable=True)]
 
     def _decided(

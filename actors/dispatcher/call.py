@@ -9,6 +9,7 @@ from typing import TypeVar
 from interlock.backends.codes import Code
 
 from ..fibers import Promise, first
+from ..hooks.matching import Facts
 from ..release import Checkpoint
 from ..tools.command import Command
 from ..tools.identity import CallIdentity, idempotency_key
@@ -62,8 +63,15 @@ class CallRun:
     widened_from: str | None = None
     approved_by: str | None = None
     approval_policy: str | None = None
+    #: What the shipped gates were asked about, until they are told of its end.
+    facts: Facts | None = None
+    #: Bytes of its result that stand in the event, where a hook says so.
+    inline_limit: int | None = None
     cancelled: Promise[str] = field(default_factory=Promise)
     asks: int = 0
+    #: F3: what an earlier life of the dispatcher left of its approvals (R6).
+    undecided: list[str] = field(default_factory=list)
+    never_released: bool = False
     #: Whether the tool and the arguments were looked at, and what is wrong with them.
     checked: bool = False
     problem: Ended | None = None

@@ -42,6 +42,7 @@ from ..tools.spec import ToolSpec
 from .approvals import Approvals
 from .bodies import Bodies
 from .call import CallRun
+from .judging import Judging
 from .log import LogClient
 from .pipeline import Pipeline
 from .step import StepRun
@@ -77,8 +78,15 @@ class DispatcherCore:
         self._bodies = Bodies(port, self._workers)
         self._bodies.incarnation = incarnation
         self._approvals = Approvals(port, self._log, approval, approval_timeout)
+        self._judging = Judging(port)
         self._pipeline = Pipeline(
-            port, self._log, self._approvals, self._bodies, self._workers, sandbox
+            port,
+            self._log,
+            self._approvals,
+            self._bodies,
+            self._workers,
+            self._judging,
+            default_mode=sandbox,
         )
         self._specs: dict[str, ToolSpec] = {}
         #: The latest step of each session: a repeated request joins it (P9).
@@ -183,6 +191,7 @@ class DispatcherCore:
         self._specs = {tool.spec.name: tool.spec for tool in message.tools}
         self._pipeline.use_tools(self._specs)
         self._pipeline.host = self._bodies.host = peer.identity
+        self._judging.use(message)
         self._pipeline.has_gates = message.gates
         self._pipeline.has_guards = message.guards
         self._pipeline.has_hooks = message.hooks
@@ -247,6 +256,8 @@ class DispatcherCore:
             spec=self._specs.get(call.name),
             call_seq=call.started_seq,
             covers=call.started_seq,
+            undecided=call.undecided,
+            never_released=call.never_released,
         )
 
     def _progress(self, peer: Peer, message: BodyProgress) -> None:

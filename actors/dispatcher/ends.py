@@ -204,6 +204,24 @@ def _text(text: str) -> dict[str, object]:
     return {"type": "text", "text": text}
 
 
+def dispatcher_lost(call: CallRun) -> Outcome:
+    """F3, R6: what is known of a call whose dispatcher has ended."""
+    meta: dict[str, object] = {"how": "the tool dispatcher has ended"}
+    if call.never_released:
+        return Outcome.failure(
+            Code.TOOL_NOT_STARTED,
+            "The call was not started: the dispatcher that led it has ended before its approval "
+            "was granted. Nothing of it ran; it can be called again.",
+            meta=meta,
+        )
+    return Outcome.failure(
+        Code.TOOL_OUTCOME_UNKNOWN,
+        "The call was recorded, but the dispatcher that led it has ended, and what of it ran was "
+        f"ended too. {advice(call)}",
+        meta=meta,
+    )
+
+
 def with_meta(outcome: Outcome, extra: dict[str, object]) -> Outcome:
     """Return ``outcome`` with ``extra`` in its meta data; what it had stays."""
     if not outcome.meta:

@@ -16,7 +16,7 @@ from ..messages import Append, Appended, Flush, SessionOpened, SessionState, Wir
 from ..port import PeerLostError, Port, ReplyTimeoutError
 from ..release import Checkpoint
 from ..roles import Role
-from ..tools.fit import fit
+from ..tools.fit import INLINE_LIMIT, fit
 from ..tools.outcome import Outcome, unrecorded
 from ..tools.result import ToolResult
 from .call import CallRun, Ended
@@ -135,7 +135,7 @@ class LogClient:
 
 def _result_event(call: CallRun, outcome: Outcome) -> tuple[Outcome, Draft]:
     """The ``tool/result`` event, and the outcome as it stands there."""
-    fitted = fit(outcome)
+    fitted = fit(outcome, limit=call.inline_limit or INLINE_LIMIT)
     result = ToolResult.of(call.call_id, call.name, fitted.outcome)
     data = result.event_data(call.turn, call.step, f"tool-result-{uuid.uuid4().hex}")
     event = draft(

@@ -16,17 +16,26 @@ from interlock.sandbox.policy import Mode, wider
 from ..bodies.validate import validate
 from ..errors import ToolError
 from ..fibers import Promise, first
-from ..messages import Appended, BuildCommand, CommandBuilt, JudgeCall, Judged, WireResult
+from ..messages import (
+    Appended,
+    BuildCommand,
+    CommandBuilt,
+    JudgeCall,
+    Judged,
+    Widening,
+    WireResult,
+)
 from ..port import PeerLostError, Port, ReplyTimeoutError
 from ..release import Checkpoint
 from ..tools.failure import InvalidArgumentsError
-from ..tools.fit import preview
-from ..tools.outcome import Outcome
+from ..tools.fit import INLINE_LIMIT, preview
+from ..tools.outcome import Outcome, shorten
 from ..tools.spec import ToolSpec
 from .approvals import Approvals
 from .bodies import Bodies
 from .call import CallRun, Ended
-from .ends import advice, with_note
+from .ends import dispatcher_lost, with_note
+from .judging import Judging
 from .log import LogClient, appended_anyway, checkpoint_failed
 from .workers import WorkerPool
 
@@ -34,6 +43,8 @@ from .workers import WorkerPool
 JUDGE_TIMEOUT = 10.0 + 1.0
 #: A builder is pure and short (s).
 BUILD_TIMEOUT = 30.0
+#: Characters of a justification that are shown and stored.
+JUSTIFICATION = 2000
 
 #: P2: gates fold to the strictest answer.
 STRICTNESS = {"allow": 0, "ask": 1, "cancel": 2, "deny": 3}
@@ -49,10 +60,12 @@ class Pipeline:
         approvals: Approvals,
         bodies: Bodies,
         workers: WorkerPool,
+        judging: Judging,
+        *,
         default_mode: str,
     ) -> None:
         self._port, self._log, self._approvals = port, log, approvals
-        self._bodies, self._workers = bodies, workers
+        self._bodies, self._workers, self._judging = bodies, workers, judging
         self._default_mode = default_mode
         self._names: list[str] = []
         self._builds: dict[int, Promise[CommandBuilt]] = {}
@@ -86,7 +99,7 @@ class Pipeline:
         return None
 
     def is_plain(self, call: CallRun) -> bool:
-        """Nothing can stand between the record and the body: one message appends and flushes."""
+        """Nobody else is asked between the record and the body: one message appends and flushes."""
         spec = call.spec
         return (
             spec is not None
@@ -109,19 +122,15 @@ class Pipeline:
             outcome = ended.outcome
         except ToolError as refused:  # the release did not hold
             outcome = Outcome.failure(refused.code, refused.message)
+        self._judging.ended(call)
         slots.leave(call)
         return await self._log.record(call, outcome)
 
     async def lost(self, call: CallRun, slots: Slots) -> WireResult:
         """F3: an earlier life of the dispatcher recorded this call; its bodies ended with it."""
-        outcome = Outcome.failure(
-            Code.TOOL_OUTCOME_UNKNOWN,
-            "The call was recorded, but the dispatcher that led it has ended, and what of it ran "
-            f"was ended too. {advice(call)}",
-            meta={"how": "the tool dispatcher has ended"},
-        )
+        await self._approvals.close(call)
         slots.leave(call)
-        return await self._log.record(call, outcome)
+        return await self._log.record(call, dispatcher_lost(call))
 
     async def _outcome(
         self, call: CallRun, appended: Promise[Appended], index: int, *, plain: bool, slots: Slots
@@ -140,10 +149,11 @@ class Pipeline:
         call.writer = reply.incarnation
         call.stop_if_cancelled()  # K4: the acknowledgement came, and comes too late
         call.mode = reply.sandbox_mode or self._default_mode
-        if plain:
+        await self.prepare(call, slots)
+        # A shipped gate may have had it asked for all the same: then more is to be covered (K2).
+        if plain and not call.asks:
             checkpoint = Checkpoint(reply)
         else:
-            await self.prepare(call, slots)
             checkpoint = await self._log.checkpoint(call)
         call.stop_if_cancelled()
         return await self.body(call, checkpoint)
@@ -160,6 +170,7 @@ class Pipeline:
 
     async def body(self, call: CallRun, checkpoint: Checkpoint) -> Outcome:
         outcome = await self._bodies.run(call, checkpoint)
+        call.inline_limit = self._judging.result_limit(call.name)
         if not self.has_hooks:
             return outcome
         judged = await self._judge(call, "hook", outcome)
@@ -231,11 +242,12 @@ class Pipeline:
         reasons: list[str] = []
         if call.spec is not None and call.spec.approval == "ask":
             reasons.append(f"the tool {call.name} asks for approval of every call")
-        if self.has_gates:
-            judged = await self._judge(call, "gate", None)
-            _end_unless_open(judged)
-            if judged.decision == "ask":
-                reasons.append(judged.reason or "a gate asks")
+        judged = await self._judging.gates(call)
+        if self.has_gates and judged.decision != "deny":
+            judged = _stricter(judged, await self._judge(call, "gate", None))
+        _end_unless_open(judged)
+        if judged.decision == "ask":
+            reasons.append(judged.reason or "a gate asks")
         widening = self._widening(call)
         if not reasons and widening is None:
             return
@@ -243,26 +255,31 @@ class Pipeline:
         if reasons:
             await self._approvals.approve(call, _shown("; ".join(reasons), call))
         if widening is not None:
-            await self._widen(call, *widening)
+            await self._widen(call, widening)
         await call.unless_cancelled(slots.enter(call))
 
-    def _widening(self, call: CallRun) -> tuple[str, str] | None:
+    def _widening(self, call: CallRun) -> Widening | None:
         """S4: the command asks for another mode; a wider one needs an approval of its own."""
         command = call.command
         if command is None or command.mode is None or command.mode == call.mode:
             return None
         if wider(Mode(command.mode), Mode(call.mode)):
-            return command.mode, command.justification or "no justification given"
+            justification = shorten(command.justification or "", JUSTIFICATION)
+            return Widening(call.mode, command.mode, justification or "no justification given")
         call.mode = command.mode
         return None
 
-    async def _widen(self, call: CallRun, mode: str, justification: str) -> None:
-        call.widened_from, call.mode = call.mode, mode
-        reason = f"run outside {call.widened_from}, in {mode}: {justification}"
-        await self._approvals.approve(call, _shown(reason, call))
+    async def _widen(self, call: CallRun, widening: Widening) -> None:
+        """For this call alone: the mode of the session stays what it is."""
+        call.widened_from, call.mode = widening.mode_from, widening.mode_to
+        reason = (
+            f"run outside {widening.mode_from}, in {widening.mode_to}: {widening.justification}"
+        )
+        await self._approvals.approve(call, _shown(reason, call), widening)
 
     async def _guards(self, call: CallRun) -> None:
         """P2: guards run last, and nothing later reopens what they closed."""
+        _end_unless_open(self._judging.guards(call))
         if self.has_guards:
             judged = await self._judge(call, "guard", None)
             _end_unless_open(judged)
@@ -321,7 +338,9 @@ class Pipeline:
             outcome = ended.outcome
         except ToolError as refused:
             outcome = Outcome.failure(refused.code, refused.message)
-        end = ids | {"isError": not outcome.ok, "content": preview(outcome)}
+        self._judging.ended(call)
+        blocks = preview(outcome, limit=call.inline_limit or INLINE_LIMIT)
+        end = ids | {"isError": not outcome.ok, "content": blocks}
         try:
             await self._log.note(call, [draft("tool/ptc-dispatch", end)])
         except (InterlockError, PeerLostError, ReplyTimeoutError):
@@ -377,6 +396,13 @@ class Slots:
             call, promise = self._waiting.pop(0)
             self._inside.add(id(call))
             promise.resolve(None)
+
+
+def _stricter(one: Judged, other: Judged) -> Judged:
+    """P2: gates fold to the strictest answer; of two that are the same, both reasons count."""
+    if one.decision == other.decision:
+        return Judged(0, one.decision, "; ".join(filter(None, (one.reason, other.reason))))
+    return max(one, other, key=lambda judged: STRICTNESS[judged.decision])
 
 
 def _end_unless_open(judged: Judged) -> None:

@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 
-from ..runtime.config import ApprovalRequest
+from ..answering.request import ApprovalRequest
 from .board import Board, plain
 from .screen import Screen
 

@@ -19,8 +19,8 @@ from interlock.backends.reading import read_log
 
 from ..agent import AsyncAgent
 from ..agent.model import AsyncModel
+from ..answering.route import EXTERNAL
 from ..runtime.aio import AsyncRuntime, AsyncSession
-from ..runtime.config import EXTERNAL
 from .answerer import Terminal
 from .board import Board
 from .crew import Crew, follow

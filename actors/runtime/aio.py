@@ -39,11 +39,13 @@ class AsyncRuntime:
 
     :param root: where session logs live; ``None``: the user's state directory.
     :param tools: what was declared with ``@tool``.
-    :param gates: asked before the approval, ``guards`` last, ``hooks`` told of results; they run in
-        this process.
+    :param gates: asked before the approval, ``guards`` last, ``hooks`` told of results: functions,
+        which run in this process, and shipped pieces (:class:`~interlock.actors.Deny`, …).
     :param approval: ``"ask"`` or ``"never"``: the policy where a session's log does not say (A1).
-    :param answerer: a function that decides requests, ``"external"`` to keep them open for
-        ``interlock approvals``, or ``None``: nobody can be asked, so nothing that asks is allowed.
+    :param answerer: a function that decides requests, a :class:`~interlock.actors.Route` of one,
+        ``"external"`` to keep them open for ``interlock approvals`` and
+        :class:`~interlock.actors.Answering`, a list of these (the first answer wins), or ``None``:
+        nobody can be asked, so nothing that asks is allowed.
     :param approval_timeout: seconds that a request stays open.
     :param sandbox: the mode of ``sandbox`` tools where a session's log does not say.
     :param durability: ``"journal"`` (one sync for many sessions) or ``"file"`` (one for each):
@@ -122,6 +124,14 @@ class AsyncRuntime:
     def address(self) -> str:
         """Where others attach with :meth:`connect`; ``ValueError`` for an ``inproc`` runtime."""
         return self._core.address
+
+    @property
+    def directory(self) -> Path:
+        """Where answerers in other processes of this user join (``Answering.connect``).
+
+        :raises ValueError: this is an attached client: only the host knows it.
+        """
+        return self._core.directory
 
     @property
     def client_key(self) -> str:

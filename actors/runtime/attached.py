@@ -183,6 +183,10 @@ class ClientCore(ConnectedCore):
         return self._address
 
     @property
+    def directory(self) -> Path:
+        raise ValueError("a client does not know the runtime's directory; its host does")
+
+    @property
     def client_key(self) -> str:
         return self._key.text()
 

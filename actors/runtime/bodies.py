@@ -10,14 +10,12 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import replace
-from typing import Any
 
 from interlock.backends.codes import Code
 
 from ..bodies.runner import BodyDone, BodyJob, BodyRunner
 from ..errors import RuntimeFailureError
 from ..messages import (
-    AnswerApproval,
     ApprovalAsked,
     ApprovalGone,
     BodyFinished,
@@ -34,10 +32,8 @@ from ..roles import Role
 from ..tools.gates import GateCall, GateRunner, fold
 from ..tools.result import ToolResult
 from ..tools.threads import Threads
-from .config import ApprovalRequest, RuntimeConfig
-
-#: Answers that are thought about at the same time.
-ANSWERER_THREADS = 64
+from .callbacks import Callbacks
+from .config import RuntimeConfig
 
 
 class HostBodies:
@@ -48,11 +44,10 @@ class HostBodies:
         self._runner = BodyRunner()
         self._judges = GateRunner()
         self._threads = Threads("interlock-host")
-        self._answering = Threads("interlock-answerer", ANSWERER_THREADS)
+        self._callbacks = Callbacks(config.answerers, tell)
         self._passed = 0
         self._sub = 0
         self._nested: dict[tuple[int, int], Future[ToolResult]] = {}
-        self._rid = 0
 
     def use_loop(self, loop: asyncio.AbstractEventLoop) -> None:
         """Run async bodies on the embedding program's event loop."""
@@ -62,7 +57,11 @@ class HostBodies:
         self._runner.close(0.0)
         self._judges.close()
         self._threads.close()
-        self._answering.close()
+        self._callbacks.close()
+
+    def broker_lost(self) -> None:
+        """F4: what it asked is settled (any thread)."""
+        self._callbacks.broker_lost()
 
     def dispatcher_lost(self) -> None:
         """F3: what the dispatcher released is over, and nobody answers its nested calls (any
@@ -96,9 +95,9 @@ class HostBodies:
             case JudgeCall():
                 self._threads.submit(lambda: self._judge(message))
             case ApprovalAsked():
-                self._answering.submit(lambda: self._answer(message))
-            case ApprovalGone():
-                pass  # the callback's answer will come too late and change nothing (A8)
+                self._callbacks.asked(message)
+            case ApprovalGone(request):
+                self._callbacks.gone(request)
             case _:
                 return False
         return True
@@ -170,39 +169,3 @@ class HostBodies:
             for hook in self._config.hooks
         ]
         return "\n".join(note for note in notes if note)
-
-    # The answerer.
-
-    def _answer(self, message: ApprovalAsked) -> None:
-        answer, note = self._ask_person(message)
-        self._rid += 1
-        self._tell(
-            Role.BROKER,
-            AnswerApproval(self._rid, message.request, answer, "callback", note),
-        )
-
-    def _ask_person(self, message: ApprovalAsked) -> tuple[str, str]:
-        answerer = self._config.answerer
-        if answerer is None:
-            return "failed", "there is no answerer"
-        request = ApprovalRequest(
-            message.request,
-            message.session,
-            message.message_seq,
-            message.call_id,
-            message.tool,
-            message.reason,
-            message.digest,
-            message.remaining,
-        )
-        try:
-            said: Any = answerer(request)
-            if asyncio.iscoroutine(said):
-                said = asyncio.run(said)
-        except BaseException as error:
-            return "failed", f"{type(error).__name__}: {error}"
-        if said is True or said == "allow":
-            return "allow", ""
-        if said is False or said == "reject":
-            return "reject", ""
-        return "failed", f"the answerer returned {type(said).__name__}, not a decision"

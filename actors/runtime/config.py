@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from interlock.backends.paths import default_root
 
+from ..answering.route import Answerer, Route, make_routes
+from ..hooks.pieces import GATES, GUARDS, HOOKS, AnyPiece, Piece, asks
 from ..messages import WireTool
 from ..tools.declare import Tool
 from ..tools.gates import Gate, Guard, PostHook
@@ -21,29 +23,8 @@ Compression = Literal["zstd", "none"]
 Policy = Literal["ask", "never"]
 SandboxMode = Literal["read-only", "workspace-write", "danger-full-access"]
 
-#: Instead of an answerer: keep requests open for somebody who attaches (``interlock approvals``).
-EXTERNAL = "external"
-
 
 _FACTORY = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
-
-
-@dataclass(frozen=True)
-class ApprovalRequest:
-    """What an answerer is shown (A6). The arguments are in the session's log, by ``call_id``."""
-
-    request: str
-    session_id: str
-    message_seq: int
-    call_id: str
-    tool: str
-    reason: str
-    digest: str
-    remaining: float
-
-
-#: Returns whether the call is allowed, or "allow" / "reject". Raising means no answer (A3).
-Answerer = Callable[[ApprovalRequest], "bool | str"]
 
 
 @dataclass(frozen=True)
@@ -55,9 +36,12 @@ class RuntimeConfig:
     gates: Sequence[Gate] = ()
     guards: Sequence[Guard] = ()
     hooks: Sequence[PostHook] = ()
+    #: The shipped gates, guards and post hooks: data, judged in the dispatcher.
+    pieces: tuple[list[AnyPiece], list[AnyPiece], list[AnyPiece]] = ([], [], [])
     approval: Policy = "ask"
     approval_timeout: float = 600.0
-    answerer: Answerer | None = None
+    #: Who is asked, by the name that the log gives them.
+    answerers: Mapping[str, Route] = field(default_factory=dict)
     waits_for_answerer: bool = False
     sandbox: SandboxMode = "workspace-write"
     durability: Durability = "journal"
@@ -90,11 +74,11 @@ def make_config(
     root: str | os.PathLike[str] | None,
     *,
     tools: Sequence[Any] = (),
-    gates: Sequence[Gate] = (),
-    guards: Sequence[Guard] = (),
-    hooks: Sequence[PostHook] = (),
+    gates: Sequence[Gate | AnyPiece] = (),
+    guards: Sequence[Guard | AnyPiece] = (),
+    hooks: Sequence[PostHook | AnyPiece] = (),
     approval: str = "ask",
-    answerer: Answerer | str | None = None,
+    answerer: Answerer | Route | str | Sequence[Answerer | Route | str] | None = None,
     approval_timeout: float = 600.0,
     sandbox: str = "workspace-write",
     durability: str = "journal",
@@ -112,11 +96,7 @@ def make_config(
     worker is refused here with :class:`~interlock.actors.tools.ToolNotPortableError` (a
     ``TypeError``).
     """
-    external = answerer == EXTERNAL
-    if isinstance(answerer, str) and not external:
-        raise ValueError(f"answerer is {answerer!r}; it is a function, {EXTERNAL!r} or None")
-    if answerer is not None and not external and not callable(answerer):
-        raise TypeError(f"answerer is {type(answerer).__name__}, not a function")
+    answerers, external = make_routes(answerer)
     _one_of("approval", approval, get_args(Policy))
     _one_of("sandbox", sandbox, get_args(SandboxMode))
     _one_of("durability", durability, get_args(Durability))
@@ -129,15 +109,22 @@ def make_config(
     if workers is not None and (not isinstance(workers, int) or workers < 1):
         raise ValueError(f"workers is {workers!r}; it is the number of shared worker processes")
     named = _by_name(tools)
+    given = {"gates": gates, "guards": guards, "hooks": hooks}
+    shipped = {place: _pieces(place, parts) for place, parts in given.items()}
+    own: dict[str, tuple[Any, ...]] = {
+        place: tuple(part for part in parts if not isinstance(part, Piece))
+        for place, parts in given.items()
+    }
     return RuntimeConfig(
         root=Path(root).absolute() if root is not None else default_root(),
         tools=named,
-        gates=tuple(gates),
-        guards=tuple(guards),
-        hooks=tuple(hooks),
+        gates=own["gates"],
+        guards=own["guards"],
+        hooks=own["hooks"],
+        pieces=(shipped["gates"], shipped["guards"], shipped["hooks"]),
         approval=approval,  # type: ignore[arg-type]
         approval_timeout=approval_timeout,
-        answerer=answerer if callable(answerer) else None,
+        answerers=answerers,
         waits_for_answerer=external,
         sandbox=sandbox,  # type: ignore[arg-type]
         durability=durability,  # type: ignore[arg-type]
@@ -150,6 +137,26 @@ def make_config(
         worker_env=tuple(worker_env),
         wire_tools=tuple(_wire(tool) for tool in named.values()),
     )
+
+
+#: Which pieces may stand in which place.
+_PLACES = {"gates": GATES, "guards": GUARDS, "hooks": HOOKS}
+
+
+def _pieces(place: str, parts: Sequence[Any]) -> list[AnyPiece]:
+    """The shipped ones among ``parts``; what is none of them is a function."""
+    found: list[AnyPiece] = []
+    for part in parts:
+        if isinstance(part, _PLACES[place]):
+            if place == "guards" and asks(part):
+                raise ValueError(f"{part} asks for an approval, which only gates may do")
+            found.append(part)
+        elif isinstance(part, Piece):
+            name = type(part).__name__
+            raise ValueError(f"{name} does not belong into {place}")  # noqa: TRY004 - it is a piece
+        elif not callable(part):
+            raise TypeError(f"{part!r} in {place} is neither a function nor a shipped piece")
+    return found
 
 
 def _one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:

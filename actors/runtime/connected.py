@@ -68,6 +68,11 @@ class ConnectedCore(ABC):
 
     @property
     @abstractmethod
+    def directory(self) -> Path:
+        """The runtime's own directory; only its host has it."""
+
+    @property
+    @abstractmethod
     def client_key(self) -> str:
         """What a client must know to attach."""
 

@@ -68,7 +68,7 @@ class RuntimeCore(ConnectedCore):
             self._context,
             self._door,
             self._registration(),
-            config.answerer is not None,
+            config.answerers,
             Setting(str(config.root), config.approval, [t.spec for t in config.tools.values()]),
             made.append,
             threads=config.transport == "inproc",
@@ -86,6 +86,8 @@ class RuntimeCore(ConnectedCore):
     def _lost(self, role: Role) -> None:
         if role is Role.DISPATCHER:
             self._bodies.dispatcher_lost()
+        elif role is Role.BROKER:
+            self._bodies.broker_lost()
         self._owner_lost(role)
 
     def _registration(self) -> RegisterTools:
@@ -98,6 +100,7 @@ class RuntimeCore(ConnectedCore):
             bool(config.hooks),
             list(config.worker_env),
             [path or os.getcwd() for path in sys.path],
+            *config.pieces,
         )
 
     # Starting.

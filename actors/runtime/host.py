@@ -10,22 +10,23 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import msgspec
 import zmq
 from interlock.backends.codes import Code
 
+from ..answering.route import Route
 from ..errors import InterlockError, RuntimeFailureError
-from ..fibers import Promise
+from ..fibers import Promise, spawn
 from ..keys import Doorkeeper, Keyring
 from ..liveness import Watch
 from ..mailbox import Batch
 from ..messages import (
-    BecomeAnswerer,
     Message,
     PeerChanged,
     PeerGone,
@@ -60,7 +61,7 @@ class HostActor(Connection):
         context: zmq.Context[zmq.Socket[bytes]],
         door: Doorkeeper,
         registration: RegisterTools,
-        answers: bool,
+        answerers: Mapping[str, Route],
         setting: Setting,
         made: Callable[[HostActor], None],
         *,
@@ -69,7 +70,7 @@ class HostActor(Connection):
         super().__init__()
         made(self)
         self._starter, self._keys, self._context, self._door = starter, keys, context, door
-        self._registration, self._answers, self._threads = registration, answers, threads
+        self._registration, self._answerers, self._threads = registration, answerers, threads
         self._setting = setting
         self._lives: dict[Role, OwnerProcess | OwnerThread] = {}
         self._ends: dict[Role, deque[float]] = {role: deque() for role in OWNERS}
@@ -218,16 +219,19 @@ class HostActor(Connection):
         address = self._starter.addresses[role]
         self._mailbox.connect(role, address.endpoint, address.public)
         needed: Promise[Any] = Promise()
-        if role is Role.BROKER and self._answers:
+        if role is Role.BROKER:
             # Before the first request, or that one would find nobody to ask.
-            needed = self._requests.ask(
-                role, lambda rid: BecomeAnswerer(rid, "host"), READY_TIMEOUT
-            )
+            needed = spawn(self._answerers_join()).result
         elif role is Role.DISPATCHER:
             needed = self._requests.ask(role, self._registered, READY_TIMEOUT)
         else:
             needed.resolve(None)
         needed.then(lambda: self._has_joined(role, incarnation, needed))
+
+    async def _answerers_join(self) -> None:
+        for name, route in self._answerers.items():
+            joins = partial(route.joins, name=name)
+            await self._requests.ask(Role.BROKER, joins, READY_TIMEOUT)
 
     def _has_joined(self, role: Role, incarnation: str, needed: Promise[Any]) -> None:
         try:

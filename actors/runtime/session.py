@@ -57,8 +57,9 @@ class SessionCore:
         self.approval_policy = opened.approval_policy
         self.sandbox_mode = opened.sandbox_mode
         self.turn_open = False
-        #: What the model was last told about the approval policy (A7).
-        self.told_policy: str = default_policy
+        #: What the model was last told about the approval policy (A7). A log that has changed it
+        #: before may have been left before it was told: then it is told at the next step, again.
+        self.told_policy: str = default_policy if opened.approval_policy is None else ""
         self._default_policy = default_policy
         self._ended: InterlockError | None = None
         self.on_end: Callable[[], object] = lambda: None

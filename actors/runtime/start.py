@@ -11,7 +11,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
 import msgspec
@@ -22,6 +21,7 @@ from ..keys import Doorkeeper, KeyPair
 from ..owner import Owner, OwnerConfig, PeerAddress, Terminate
 from ..roles import OWNERS, Role
 from ..runtime_dir import RuntimeDirectory
+from ..search_path import owners_path
 from .config import RuntimeConfig
 
 
@@ -75,6 +75,8 @@ class Starter:
 
     def __init__(self, config: RuntimeConfig, directory: RuntimeDirectory, keys: Keys) -> None:
         self._config, self._directory, self._keys = config, directory, keys
+        # S6: found out once, before the first command could plant anything.
+        self._search_path = owners_path(sys.path)
         self._lives: dict[Role, int] = {}
         self.addresses: dict[Role, PeerAddress] = {}
         #: Keys of the clients that are attached: the next life of an owner admits them.
@@ -126,10 +128,11 @@ class Starter:
             root=str(self._config.root),
             runtime_dir=str(self._directory.path),
             options=self._config.owner_options(),
+            sys_path=[path or os.getcwd() for path in sys.path],
         )
 
     def start_process(self, role: Role) -> OwnerProcess:
-        return OwnerProcess(role, self.config(role), self._directory)
+        return OwnerProcess(role, self.config(role), self._directory, self._search_path)
 
     def start_thread(
         self,
@@ -145,10 +148,16 @@ class Starter:
 class OwnerProcess:
     """An owner as ``python -m interlock.actors.<owner>``, in a session of its own."""
 
-    def __init__(self, role: Role, config: OwnerConfig, directory: RuntimeDirectory) -> None:
+    def __init__(
+        self,
+        role: Role,
+        config: OwnerConfig,
+        directory: RuntimeDirectory,
+        search_path: list[str],
+    ) -> None:
         self._log_path = directory.path / f"{role}.log"
         environment = dict(os.environ) | {"PYTHONSAFEPATH": "1"}
-        environment["PYTHONPATH"] = _search_path()
+        environment["PYTHONPATH"] = os.pathsep.join(search_path)
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
         with os.fdopen(os.open(self._log_path, flags, 0o600), "ab") as log:
             self._process = subprocess.Popen(
@@ -223,18 +232,6 @@ class OwnerThread:
 
     def reap(self) -> str:
         return "its thread has ended"
-
-
-def _search_path() -> str:
-    """Let the owners import what this process imports, and nothing from the current directory."""
-    import interlock.actors
-
-    package = Path(next(iter(interlock.actors.__path__))).resolve()
-    paths = [p for p in sys.path if p]
-    home = package.parent.parent
-    if package.parent.name == "interlock" and str(home) not in paths:
-        paths.insert(0, str(home))
-    return os.pathsep.join(paths)
 
 
 def _free_port() -> int:

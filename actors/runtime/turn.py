@@ -7,14 +7,14 @@ earlier is made durable (K1), and each call's record is durable before its body 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from typing import Any
 
 from interlock.backends.codes import Code
 from interlock.backends.errors import InterlockError, LogError, SessionError
-from interlock.backends.event import Draft, draft
+from interlock.backends.event import Draft, Event, draft
 
 from ..agent.answer import Answer
 from ..errors import RuntimeFailureError
@@ -313,15 +313,18 @@ class StepCore:
             Role.WRITER, lambda rid: SessionState(rid, self.session.id)
         )
         open_calls = {c.call_id: c for c in state.unanswered if c.message_seq == self.message_seq}
+        events: list[Event] = yield from self.session.events(self.message_seq + 1)
         left = []
         for call in self.calls:
             if call.id in open_calls:
                 started = open_calls[call.id].call_seq
                 raw = call.raw.encode("utf-8", "surrogatepass")
-                left.append(WireCall(call.id, call.name, raw, -1 if started is None else started))
+                seq = -1 if started is None else started
+                undecided, never_released = approvals_of(call.id, events)
+                left.append(WireCall(call.id, call.name, raw, seq, undecided, never_released))
         names = {call.id: call.name for call in self.calls}
         known: dict[str, ToolResult] = {}
-        for event in (yield from self.session.events(self.message_seq + 1)):
+        for event in events:
             if event.type == "tool/result":
                 call_id = event.data["message"]["source"]["callId"]
                 if call_id in names and call_id not in open_calls:
@@ -372,6 +375,27 @@ def _reason(error: BaseException | None) -> dict[str, Any]:
         error.message if isinstance(error, InterlockError) else f"{type(error).__name__}: {error}"
     )
     return {"kind": "error", "error": {"message": message or type(error).__name__, "code": code}}
+
+
+def approvals_of(call_id: str, events: Iterable[Event]) -> tuple[list[str], bool]:
+    """R6: which requests of a call are open, and whether the log proves that its body never ran.
+
+    The proof is a request that was asked and not granted; one that a nested call may have asked
+    proves nothing, since the body that made that call ran.
+    """
+    asked: dict[str, str | None] = {}
+    nested = False
+    for event in events:
+        data = event.data
+        if event.type == "approval/asked" and data["callId"] == call_id:
+            asked[data["id"]] = None
+        elif event.type == "approval/decided" and data["id"] in asked:
+            asked[data["id"]] = data["outcome"]
+        elif event.type == "tool/ptc-dispatch-start" and data["rootCallId"] == call_id:
+            nested = True
+    undecided = [request for request, outcome in asked.items() if outcome is None]
+    granted = all(outcome == "allowed-once" for outcome in asked.values())
+    return undecided, not nested and not granted
 
 
 def policy_statement(policy: str) -> str:

@@ -37,22 +37,24 @@ class Fitted(msgspec.Struct, frozen=True):
     size: int = 0
 
 
-def fit(outcome: Outcome, where: str = "") -> Fitted:
+def fit(outcome: Outcome, where: str = "", *, limit: int = INLINE_LIMIT) -> Fitted:
     """Fit an outcome into an event.
 
     :param where: how to name the spill file to the model and in ``meta["spill"]["file"]``.
+    :param limit: bytes of text that a result may take there; never more than the usual.
     """
+    limit = min(limit, INLINE_LIMIT)
     if not outcome.ok:
-        return _fit_failure(outcome, where)
+        return _fit_failure(outcome, where, limit)
     # The value and the blocks may both be stored in the event.
-    if len(outcome.value) + len(outcome.content) <= INLINE_LIMIT:
+    if len(outcome.value) + len(outcome.content) <= limit:
         return Fitted(outcome)
     data = _payload(outcome)
     spill, cut = _spill(data)
     digest = hashlib.sha256(spill).hexdigest()
     note = {"file": where, "bytes": len(spill), "sha256": digest, "size": len(data), "cut": cut}
     meta = outcome.meta_object() | {"spill": note}
-    shown = _head(data, PREVIEW).decode("utf-8", "replace")
+    shown = _head(data, min(PREVIEW, limit)).decode("utf-8", "replace")
     block = {"type": "text", "text": shown + _statement(note, len(shown.encode()), where)}
     fitted = Outcome(
         ok=True, value=b"null", content=jsontext.encode([block]), meta=jsontext.encode(meta)
@@ -60,9 +62,9 @@ def fit(outcome: Outcome, where: str = "") -> Fitted:
     return Fitted(fitted, spill, digest, len(data))
 
 
-def _fit_failure(outcome: Outcome, where: str) -> Fitted:
+def _fit_failure(outcome: Outcome, where: str, limit: int) -> Fitted:
     """Messages are bounded where they are made; what programs get (a command's output) is not."""
-    if len(outcome.meta) <= INLINE_LIMIT:
+    if len(outcome.meta) <= limit:
         return Fitted(outcome)
     spill, cut = _spill(outcome.meta)
     digest, size = hashlib.sha256(spill).hexdigest(), len(outcome.meta)
@@ -73,12 +75,13 @@ def _fit_failure(outcome: Outcome, where: str) -> Fitted:
     return Fitted(msgspec.structs.replace(outcome, meta=meta), spill, digest, size)
 
 
-def preview(outcome: Outcome) -> list[dict[str, Any]]:
+def preview(outcome: Outcome, *, limit: int = INLINE_LIMIT) -> list[dict[str, Any]]:
     """Return the blocks of an outcome for an event that cannot have a file beside it."""
-    if len(outcome.value) + len(outcome.content) <= INLINE_LIMIT:
+    limit = min(limit, INLINE_LIMIT)
+    if len(outcome.value) + len(outcome.content) <= limit:
         return outcome.blocks()
     data = _payload(outcome)
-    shown = _head(data, PREVIEW).decode("utf-8", "replace")
+    shown = _head(data, min(PREVIEW, limit)).decode("utf-8", "replace")
     told = f"\n[interlock: the first {len(shown.encode())} of {len(data)} bytes]"
     return [{"type": "text", "text": shown + told}]
 

@@ -11,6 +11,7 @@ import threading
 import zmq
 
 from ..process import leave_terminal, read_config
+from ..search_path import Pinned, standard_library_first
 from .actor import WorkerActor
 from .config import WorkerConfig
 
@@ -31,8 +32,9 @@ def main() -> None:
     leave_terminal()
     end_with_parent()
     config: WorkerConfig = read_config(WorkerConfig)
-    # Tools find what the host finds; what this process itself needs is loaded already.
-    sys.path[:] = config.sys_path
+    # Tools find what the host finds; this process itself goes on with what it started with (S6).
+    sys.meta_path.insert(0, Pinned(sys.path))
+    sys.path[:] = standard_library_first(config.sys_path)
     os.chdir(config.cwd)
     ended = threading.Event()
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()

@@ -89,9 +89,9 @@ class Commits:
                 if not opened.writing:
                     self._commit([opened])
             return
-        if self._due and not self._under_way:
+        while self._due and not self._under_way:
             due, self._due = self._due, {}
-            self._under_way = self._commit(list(due.values()))
+            self._commit(list(due.values()))
 
     def _window_over(self, opened: OpenSession) -> None:
         opened.window = None
@@ -101,17 +101,22 @@ class Commits:
         opened.due = True
         self._due[opened.log.header.id] = opened
 
-    def _commit(self, due: Sequence[OpenSession]) -> bool:
-        """Hand what is due to an I/O thread; False if there was nothing to write after all."""
+    def _commit(self, due: Sequence[OpenSession]) -> None:
+        """Commit what is due, if there is anything to write after all.
+
+        A lone small batch is written in this thread: who waits for it waits for two changes of
+        thread less, and what arrives meanwhile makes up the next commit.
+        """
         parts = [part for opened in due if (part := self._seal(opened)) is not None]
         if not parts:
-            return False
+            return
+        brief = self._backend.group_commit and len(parts) == 1 and _is_brief(parts[0])
+        self._under_way = True
         self.writes += len(parts)
         items = [(opened.log, batch) for opened, batch, _ in parts]
         promise: Promise[Sequence[int | InterlockError]]
-        promise = self._port.work(lambda: self._backend.commit(items))
+        promise = self._port.work(lambda: self._backend.commit(items), brief=brief)
         promise.then(lambda: self._committed(parts, promise))
-        return True
 
     def _seal(self, opened: OpenSession) -> _Part | None:
         opened.due = False
@@ -200,6 +205,11 @@ class Commits:
             return
         if more:
             self._tend()
+
+
+def _is_brief(part: _Part) -> bool:
+    opened, batch, _ = part
+    return batch is not None and opened.log.published and batch.is_small
 
 
 def _fail(waiters: list[Waiter], error: InterlockError) -> None:

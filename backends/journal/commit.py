@@ -6,13 +6,10 @@ from collections.abc import Sequence
 from typing import cast
 
 from ..errors import InterlockError
-from ..log import Batch, SessionLog
+from ..log import Item
 from .record import Entry
 from .store import JournaledStore
 from .writer import Journal
-
-#: A log and what of it is due; None publishes a log without events (L7).
-Item = tuple[SessionLog, Batch | None]
 
 
 class _Ready:
@@ -27,8 +24,8 @@ class _Ready:
 def commit(journal: Journal, items: Sequence[Item]) -> list[int | InterlockError]:
     """Make batches durable and return, for each, its last durable seq or why it is not.
 
-    One log's refusal does not touch the others (L17). What is too long for a record is written in
-    its own file. One call at a time; the commit thread.
+    One log's refusal does not touch the others (L17). What is too long for a record goes
+    into several of its own. One call at a time; the commit thread.
     """
     outcomes: list[int | InterlockError] = []
     ready: list[_Ready] = []

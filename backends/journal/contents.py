@@ -73,9 +73,8 @@ def _contiguous(records: list[Record], slots: list[Slot]) -> tuple[list[Record],
     kept: list[Record] = []
     expected = oldest
     for record in records:
-        if record.lsn < oldest:
-            kept.append(record)
-        elif record.lsn == expected:
+        # What is before the oldest is in its files, durably, and those may have changed since.
+        if record.lsn == expected:
             kept.append(record)
             expected += 1
     return kept, None

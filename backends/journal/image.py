@@ -64,6 +64,13 @@ def runs(entries: Iterable[Entry]) -> list[Run]:
     return found
 
 
+def is_whole(run: Run, *, compressed: bool) -> bool:
+    """Tell whether a run ends with a frame: a batch of many records may have got no further."""
+    if not compressed:
+        return run.data.endswith(b"\n")
+    return all(frame.complete for frame in scan(_bytes(run.data)))
+
+
 def patch(run: Run, standing: Standing | None, *, compressed: bool) -> Patch | None:
     """Return what a file lacks of a run, or None; ``standing`` is None where there is no file.
 

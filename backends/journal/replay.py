@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
@@ -14,7 +13,7 @@ from ..files import publish
 from ..source import LogFile
 from .contents import Contents
 from .dead import DeadJournals
-from .image import ConflictError, Patch, Run, Standing, patch, runs
+from .image import ConflictError, Patch, Run, Standing, is_whole, patch, runs
 from .record import digest
 
 
@@ -27,12 +26,17 @@ def replay(directory: Path, root: Path, dead: DeadJournals, disk: Disk) -> None:
     """
     for contents, path in in_order(dead.naming(directory)):
         refuse_damaged(contents, root / path)
-        for run in runs(contents.entries[path]):
+        found = runs(contents.entries[path])
+        for run in found:
             _mend(root / path, run, contents, disk)
         _sync(root, root / path, disk)
-        # A mark that cannot be made costs another look, and nothing else.
-        with suppress(OSError):
+        try:
             dead.done(contents, path)
+        except OSError:
+            # Without the mark it is looked at again, and finds the same, unless its writer died
+            # within a batch of several records: that end is about to be cut off and written over.
+            if not is_whole(found[-1], compressed=path.endswith(".zstd")):
+                raise
 
 
 def in_order(found: list[tuple[Contents, str]]) -> list[tuple[Contents, str]]:

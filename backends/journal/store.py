@@ -21,6 +21,7 @@ from ..errors import LogError, SessionError
 from ..files import FileCache, Temporary
 from ..header import Header, encode_header
 from ..lock import SessionLock
+from ..passes import Dropped, Recovered
 from ..store import Store
 from .record import BEFORE, Entry, digest
 from .writer import Journal
@@ -39,6 +40,7 @@ class JournaledStore(Store):
         "_owed",
         "_relative",
         "_reserved",
+        "_settling",
         "_tail",
         "_temporary",
         "_unlinked",
@@ -75,6 +77,9 @@ class JournaledStore(Store):
         self._header_digest = digest(encode_header(header))
         #: Guards what a commit and a retirement of the same log both touch.
         self._mutex = threading.Lock()
+        #: Held while frames or names are on their way to the disk: whoever comes second must not
+        #: believe that they are there, nor forget what was placed meanwhile. Taken before _mutex.
+        self._settling = threading.Lock()
         self._unsettled: list[tuple[int, bytes]] = []
         #: From this offset on, frames that are durable in the journal are not in the file yet.
         self._owed: int | None = None
@@ -106,15 +111,9 @@ class JournaledStore(Store):
             self._write_spills(spills)
             if spills:
                 self._sync_directories()
-            with self._files.use(self.path) as fd:
-                self._check_unchanged(fd)
-                self._reserve(fd, self.length + len(data))
-            before = self._before()
-        except FileNotFoundError:
-            self._source_changed("it is gone")
         except OSError as error:
             self._fail_retryable(error)
-        return Entry(self._relative, self._header_digest, self.length, digest(before), data)
+        return self._entry(data)
 
     def withdraw(self, cause: OSError) -> LogError:
         """Undo :meth:`prepare`, since the journal did not take the entry; return why, for people.
@@ -169,6 +168,10 @@ class JournaledStore(Store):
         ``OSError`` if it fails twice: after the first failure the frames are written again from
         memory, since the page cache is not believed (L6).
         """
+        with self._settling:
+            self._settle()
+
+    def _settle(self) -> None:
         names: list[Path] = []
         count = 0
         try:
@@ -193,14 +196,13 @@ class JournaledStore(Store):
             del self._unsettled[:count]
 
     def write(self, data: bytes, spills: Sequence[tuple[int, bytes]]) -> None:
-        """Write a batch in the file itself, durably: one that is too long for the journal, say."""
+        """Write a batch that is too long for one record, durably. The commit thread."""
         try:
-            if self.published:
-                self.settle()
+            with self._mutex:
+                self._place_owed()
         except OSError as error:
             self._fail_retryable(error)
         super().write(data, spills)
-        self._tail = None
 
     def mend(self) -> None:
         if self._torn is not None and self._journal.names(self):
@@ -209,6 +211,8 @@ class JournaledStore(Store):
                 self._journal.retire_all()
             except OSError as error:
                 self._fail_retryable(error)
+        if self._torn is not None:
+            self._tail, self._reserved = None, 0
         super().mend()
 
     def close(self) -> None:
@@ -229,6 +233,60 @@ class JournaledStore(Store):
             self._journal.release_at_end(super().close)
             return
         super().close()
+
+    def _write_spills(self, spills: Sequence[tuple[int, bytes]]) -> None:
+        # Without any, a commit does not wait for a retirement.
+        if spills:
+            with self._settling:
+                super()._write_spills(spills)
+
+    def _sync_directories(self) -> None:
+        with self._settling:
+            super()._sync_directories()
+
+    def _append(self, data: bytes) -> None:
+        """Append through the journal, in as many records as it takes.
+
+        Of bytes that only the file has, nothing is assumed, so none is ever written to it first:
+        neither a batch that is too long for a record nor what was recovered from a torn end.
+        """
+        before, limit = self.length, self._journal.entry_limit
+        try:
+            for start in range(0, len(data), limit):
+                with self._journal.committing:
+                    with self._mutex:
+                        self._place_owed()
+                    entry = self._entry(data[start : start + limit])
+                    self._journal.append([entry], [self])
+                    self.place(entry)
+        except OSError as error:
+            self._take_back(before)
+            self._fail_retryable(error)
+        except LogError:
+            self._take_back(before)
+            raise
+
+    def _take_back(self, length: int) -> None:
+        """L6: cut off the pieces of a batch whose rest failed, now or before the next one."""
+        if self.length == length or self.failed is not None or self._torn is not None:
+            return
+        dropped = Dropped(self.length - length, 0, length, 0, may_be_acknowledged=False)
+        self._torn = Recovered(dropped, length, b"")
+        with suppress(LogError):
+            self.mend()
+
+    def _entry(self, data: bytes) -> Entry:
+        """Set room aside for bytes at the file's end and return what is to be made durable."""
+        try:
+            with self._files.use(self.path) as fd:
+                self._check_unchanged(fd)
+                self._reserve(fd, self.length + len(data))
+            before = self._before()
+        except FileNotFoundError:
+            self._source_changed("it is gone")
+        except OSError as error:
+            self._fail_retryable(error)
+        return Entry(self._relative, self._header_digest, self.length, digest(before), data)
 
     def _sync_file(self, fd: int) -> None:
         try:

@@ -100,7 +100,7 @@ class Journal:
 
     @property
     def entry_limit(self) -> int:
-        """The longest batch that goes through the journal, in bytes."""
+        """The longest batch that goes into one record, in bytes."""
         return self.segment_size // 4
 
     @property
@@ -151,10 +151,13 @@ class Journal:
 
     def clear_doubt(self) -> None:
         """Supersede an epoch that failed, durably; ``OSError`` if that fails as well."""
-        failed = self._file
-        if not failed.failed:
+        if not self._file.failed:
             return
         with self._retiring:
+            failed = self._file
+            if not failed.failed:
+                # Another thread came first; a second successor would take the place of its own.
+                return
             oldest = self._oldest()
             slot = Slot(
                 self._writer,
@@ -253,6 +256,9 @@ class Journal:
 
     def _make_room(self) -> None:
         with self._retiring:
+            # In order: what is needed of a journal has no holes, and so what is missing is lost.
+            while self._old:
+                self._retire_oldest(None)
             other = 1 - self._file.active
             if self._held[other].first_lsn:
                 self._settle(self._held[other], None)

@@ -47,6 +47,8 @@ def example(kind: Any, index: int = 0) -> Any:
     origin, parts = typing.get_origin(kind), typing.get_args(kind)
     if origin in (typing.Union, types.UnionType):
         some = [part for part in parts if part is not type(None)]
+        if len(some) == len(parts):
+            return example(some[index % len(some)], index)
         return None if index else example(some[0])
     if origin is list:
         return [example(parts[0], i) for i in range(2)]

@@ -101,7 +101,8 @@ class VirtualPort:
     def at(self, when: float, call: Callable[[], None]) -> Timer:
         return self.network.timers.at(when, lambda: self.network.called(self.role, call))
 
-    def work(self, job: Callable[[], Any]) -> Promise[Any]:
+    def work(self, job: Callable[[], Any], *, brief: bool = False) -> Promise[Any]:
+        # What is brief waits here as well: a test may look in between.
         promise: Promise[Any] = Promise()
         self.jobs.append(Job(job, promise))
         if not self.hold_work:

@@ -697,3 +697,14 @@ def test_the_lines_on_disk_are_those_of_the_events(root, say, flush):
     flush(log)
     assert log.path.read_bytes().splitlines(keepends=True)[1:] == list(map(encode_line, events))
     log.close()
+
+
+def test_a_data_file_that_is_let_go_in_use_is_closed_by_its_last_user(root, disk):
+    root.mkdir()
+    (root / "a").touch()
+    files = FileCache(disk)
+    for let_go in (lambda: files.drop(root / "a"), files.close):
+        with files.use(root / "a") as fd, files.use(root / "a"):
+            let_go()
+            assert os.write(fd, b"1") == 1
+        assert fd not in disk.names, "nobody closed it"

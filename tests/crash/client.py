@@ -96,6 +96,12 @@ class Client:
         """Append notices with about ``size`` bytes that do not compress."""
         self.append(name, *[note(self._words.randbytes(size // 2).hex()) for _ in range(count)])
 
+    def say_much(self, name: str) -> None:
+        """Append notices that fill more than one block of a frame: a torn one gives up some."""
+        self.say(name, count=3)
+        self.append(name, note("x" * 140_000))
+        self.say(name, count=2, size=900)
+
     def append(self, name: str, *drafts: Draft) -> None:
         """Append events."""
         log, known = self.logs[name], self.notes[name]

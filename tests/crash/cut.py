@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from math import prod
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from .machine import Change, Directory, Entry, File, Machine
 from .remains import Model, Remains
@@ -31,17 +31,16 @@ class _DirectoryThen(NamedTuple):
     count: int
 
 
-class _Axis(Protocol):
-    count: int
-    matters: bool
-
-
 class _FileAxis:
     def __init__(self, file: File, then: _FileThen, model: Model, *, matters: bool) -> None:
         self.file = file
         self.matters = matters
         self.remains = Remains(then.durable, then.changes[: then.count], model)
         self.count = self.remains.count
+
+    def draw(self, draw: random.Random) -> int:
+        """Draw one of the choices."""
+        return self.remains.draw(draw)
 
 
 class _NameAxis:
@@ -55,6 +54,10 @@ class _NameAxis:
         self.choices: list[tuple[Node | None, str | None]] = [(old, None)]
         self.choices += [(change.node, change.renamed) for change in changes]
         self.count = len(self.choices)
+
+    def draw(self, draw: random.Random) -> int:
+        """Draw one of the choices."""
+        return draw.randrange(self.count)
 
 
 class Cut:
@@ -74,21 +77,23 @@ class Cut:
     def disks(self, model: Model, limit: int, draw: random.Random) -> Iterator[Tree]:
         """Yield up to ``limit`` of the disks that a power cut at this moment could leave."""
         axes = self._axes(model)
-        counts = [axis.count for axis in axes if axis.matters]
+        telling = [axis for axis in axes if axis.matters]
+        counts = [axis.count for axis in telling]
         every = prod(counts)
         picks: Iterator[Sequence[int]]
         if every <= limit:
             picks = (_nth(number, counts) for number in range(every))
         else:
-            picks = _drawn(counts, limit, draw)
+            picks = _drawn(telling, limit, draw)
         for pick in picks:
             rest = iter(pick)
             yield self._disk(
-                [
-                    (axis, next(rest) if axis.matters else draw.randrange(axis.count))
-                    for axis in axes
-                ]
+                [(axis, next(rest) if axis.matters else axis.draw(draw)) for axis in axes]
             )
+
+    def any_disk(self, model: Model, draw: random.Random) -> Tree:
+        """Return one of the disks that a power cut at this moment could leave."""
+        return self._disk([(axis, axis.draw(draw)) for axis in self._axes(model)])
 
     def _axes(self, model: Model) -> list[_FileAxis | _NameAxis]:
         axes: list[_FileAxis | _NameAxis] = []
@@ -172,8 +177,10 @@ def _nth(number: int, counts: list[int]) -> list[int]:
     return pick
 
 
-def _drawn(counts: list[int], limit: int, draw: random.Random) -> Iterator[list[int]]:
-    yield [0] * len(counts)
-    yield [count - 1 for count in counts]
+def _drawn(
+    axes: list[_FileAxis | _NameAxis], limit: int, draw: random.Random
+) -> Iterator[list[int]]:
+    yield [0] * len(axes)
+    yield [axis.count - 1 for axis in axes]
     for _ in range(limit - 2):
-        yield [draw.randrange(count) for count in counts]
+        yield [axis.draw(draw) for axis in axes]

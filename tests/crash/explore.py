@@ -7,15 +7,16 @@ import random
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 
 from .cut import Tree, is_beside_the_point, is_temporary
 from .notes import Outcome, judge
 from .recovery import interrupt, recover
-from .turns import steady_names
+from .turns import in_one_thread, steady_names
 from .workload import Moment, Stage, Workload
 
 #: Disks made of one cut point in one run, at least and at most.
-_LEAST, _MOST = 12, 400
+_LEAST, _MOST = 4, 400
 #: One in so many disks is also opened with an interruption.
 _INTERRUPTED = 16
 #: Runs that bring no new disk, after which a workload has no more to give.
@@ -43,27 +44,35 @@ def explore(
     states: int,
     *,
     seed: int = 0,
+    thorough: bool = False,
     without: str | None = None,
-    first_only: bool = False,
 ) -> Tally:
-    """Run a workload, a seed after the other, until ``states`` different disks were opened.
+    """Run a workload, a case after the other, until ``states`` different disks were opened.
 
     Disks differ if what can be recovered from differs: every file's bytes and name, but for
-    temporary files and the lines in locks. Each run's cut points are all visited, so more may be
-    opened. ``without`` is a place whose sync is left out; ``first_only`` stops at a violation.
+    temporary files and the lines in locks. All cut points of a run are visited, and if
+    ``thorough`` all cases of the workload, so more may be opened. ``without`` is a place whose
+    sync is left out; the first violation is then the last.
     """
-    return _Exploration(workload, states, seed, without, first_only).run()
+    return _Exploration(workload, states, seed, thorough, without).run()
+
+
+def cases(workload: Workload, seed: int) -> list[int]:
+    """Return the numbers of a workload's cases, in an order of the seed's."""
+    numbers = list(range(workload.runs))
+    random.Random(f"{seed} cases").shuffle(numbers)
+    return numbers
 
 
 class _Exploration:
     def __init__(
-        self, workload: Workload, states: int, seed: int, without: str | None, first_only: bool
+        self, workload: Workload, states: int, seed: int, thorough: bool, without: str | None
     ) -> None:
         self._workload = workload
         self._states = states
         self._seed = seed
         self._without = without
-        self._first_only = first_only
+        self._least_runs = workload.runs if thorough else 0
         self._known: dict[bytes, Outcome] = {}
         self._results: set[bytes] = set()
         self._draw = random.Random(f"{seed} disks {workload.name}")
@@ -71,39 +80,44 @@ class _Exploration:
 
     def run(self) -> Tally:
         tally, began, fruitless = self.tally, time.monotonic(), 0
-        while tally.runs < _MAX_RUNS and (
-            tally.runs < self._workload.runs
-            or (tally.distinct < self._states and fruitless < _FRUITLESS)
-        ):
+        cases_first = cases(self._workload, self._seed)
+        for number in chain(cases_first, range(len(cases_first), _MAX_RUNS)):
             before = tally.distinct
-            stage = Stage(self._workload, tally.runs, self._seed, self._without)
+            stage = Stage(self._workload, number, self._seed, self._without)
             raised = stage.run()
             if raised is not None:
-                tally.violations.append(f"run {tally.runs} itself: {raised!r}")
+                tally.violations.append(f"run {number} itself: {raised!r}")
             tally.runs += 1
             tally.reached |= stage.reached
-            with steady_names("names after a power cut"):
-                self._visit(stage.moments)
+            with in_one_thread(), steady_names("names after a power cut"):
+                self._visit(number, stage.moments)
+            if self._over():
+                break
             fruitless = fruitless + 1 if tally.distinct == before else 0
-            if self._first_only and tally.violations:
+            done = tally.distinct >= self._states or fruitless == _FRUITLESS
+            if done and tally.runs >= self._least_runs:
                 break
         tally.results = len(self._results)
         tally.seconds = time.monotonic() - began
         return tally
 
-    def _visit(self, moments: list[Moment]) -> None:
+    def _over(self) -> bool:
+        return self._without is not None and bool(self.tally.violations)
+
+    def _visit(self, number: int, moments: list[Moment]) -> None:
         tally = self.tally
-        due = 2 * (self._states - tally.distinct) // max(1, len(moments))
+        runs_left = max(1, self._least_runs - tally.runs)
+        due = 2 * (self._states - tally.distinct) // max(1, len(moments) * runs_left)
         limit = min(_MOST, max(_LEAST, due))
-        for number, moment in enumerate(moments):
+        for position, moment in enumerate(moments):
             tally.cuts += 1
             for tree in moment.cut.disks(self._workload.model, limit, self._draw):
                 tally.tried += 1
                 outcome = self._outcome(tree)
                 for fault in judge(moment.notes, outcome, tree):
-                    where = f"run {tally.runs - 1}, cut {number}, before {moment.cut.operation}"
+                    where = f"run {number}, cut {position}, before {moment.cut.operation}"
                     tally.violations.append(f"{where}: {fault}")
-            if self._first_only and tally.violations:
+            if self._over():
                 return
 
     def _outcome(self, tree: Tree) -> Outcome:

@@ -147,7 +147,10 @@ def torn_tail(stage: Stage) -> None:
             client.create(name)
             client.append(name, turn(1))
             client.flush(name)
-            client.say(name, count=5, size=900)
+            if stage.number % 4 < 2:
+                client.say(name, count=5, size=900)
+            else:
+                client.say_much(name)
             dying(client, "fdatasync", lambda client=client, name=name: client.flush(name))
         stage.power_cut()
     clients = {name: stage.client() for name in names}

@@ -259,6 +259,60 @@ def replays(stage: Stage) -> None:
     go_on(stage, "a", "b", "c")
 
 
+def removal(stage: Stage) -> None:
+    """A dead journal of two epochs is replayed and removed; its sessions go on."""
+    with stage.unseen():
+        first = stage.client()
+        for name in ("a", "b"):
+            first.create(name)
+            first.say(name)
+        first.flush("a", "b")
+        first.process.fault = Faults(stage, 0, kinds=["fdatasync"])
+        stage.recording = False
+        first.say("a", size=80)
+        first.insist("a")
+        stage.recording = False
+        first.process.fault = None
+        if stage.number % 2:
+            first.say("b", size=300)
+            first.flush("b")
+        first.kill()
+        if stage.number % 3:
+            stage.power_cut()
+    go_on(stage, "b", "a")
+
+
+def given_up(stage: Stage) -> None:
+    """A batch fails with the journal's sync and is given up; others write where it would stand."""
+    first = stage.client()
+    with stage.unseen():
+        for name in ("a", "b"):
+            first.create(name)
+            first.say(name)
+        first.flush("a", "b")
+        first.say("a", size=60 + 200 * (stage.number % 3))
+        first.process.fault = Faults(stage, 0, kinds=["fdatasync"])
+        first.flush("a")
+        first.process.fault = None
+    first.close("a")
+    second = stage.client()
+    second.open("a")
+    second.say("a", size=90)
+    second.flush("a")
+    while first.backend.tend():
+        first.process.pause()
+    first.say("b")
+    first.flush("b")
+    first.stop()
+    second.say("a")
+    second.flush("a")
+    if stage.number % 2:
+        second.stop()
+    else:
+        second.kill()
+    go_on(stage, "a", "b")
+
+
 def torn_tail(stage: Stage) -> None:
     """File mode leaves a torn end and dies; a journaling writer mends it, with a dead journal."""
     with stage.unseen():
@@ -267,7 +321,10 @@ def torn_tail(stage: Stage) -> None:
             client.create(name)
             client.append(name, turn(1))
             client.flush(name)
-            client.say(name, count=5, size=900)
+            if stage.number % 4 < 2:
+                client.say(name, count=5, size=900)
+            else:
+                client.say_much(name)
             dying(client, "fdatasync", lambda client=client, name=name: client.flush(name))
         stage.tear()
     client = stage.client()
@@ -284,6 +341,40 @@ def torn_tail(stage: Stage) -> None:
     client.stop()
 
 
+def long_batches(stage: Stage) -> None:
+    """Batches too long for a record go into several; in most runs an operation fails."""
+    client = stage.client()
+    with stage.unseen():
+        for name in ("a", "b"):
+            client.create(name)
+            client.append(name, turn(1))
+        client.flush("a", "b")
+
+    def work() -> None:
+        for size in (60, 9000, 200):
+            names = [name for name in ("a", "b") if name in client.logs]
+            for name in names:
+                client.say(name, size=size if name == "a" else 50)
+            client.insist(*names, tries=2)
+
+    if stage.draw.random() < 0.4:
+        # Most often between the pieces.
+        dying(client, "", work, skip=stage.draw.randrange(6, 24))
+        client.kill()
+        if stage.draw.random() < 0.5:
+            stage.power_cut()
+        go_on(stage, "a", "b")
+        return
+    client.process.fault = nth_fault(stage)
+    work()
+    client.process.fault = None
+    if stage.number % 3:
+        client.stop()
+    else:
+        client.kill()
+    go_on(stage, "a", "b")
+
+
 JOURNAL_MODE = (
     Workload("journal: first publication", "journal", publication),
     Workload("journal: creators race", "journal", first_publication),
@@ -293,6 +384,9 @@ JOURNAL_MODE = (
     Workload("journal: failed syncs, then death", "journal", failed_then_taken, runs=60),
     Workload("journal: taken over, then replayed", "journal", takeover, runs=60),
     Workload("journal: replay interrupted", "journal", replays, runs=10),
+    Workload("journal: two epochs removed", "journal", removal, runs=6),
+    Workload("journal: a batch given up", "journal", given_up, runs=6),
     Workload("journal: torn-tail rewrite", "journal", torn_tail, runs=4),
+    Workload("journal: long batches", "journal", long_batches, runs=60),
     Workload("journal: migration", "journal", migration),
 )

@@ -11,6 +11,7 @@ import errno
 import os
 import stat
 from collections.abc import Callable, Mapping
+from itertools import count
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
@@ -234,7 +235,8 @@ class Process:
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
         self._open: dict[int, _Open] = {}
-        self._next = 3
+        # Readers open files from several threads: drawing a number is one step.
+        self._numbers = count(3)
         self.dead = False
         #: Asked before each operation that changes or syncs, with its name and the file's.
         self.fault: Callable[[str, str], Fault | None] | None = None
@@ -273,7 +275,7 @@ class Process:
         elif flags & os.O_TRUNC and node.data:
             self._meet("truncate", name)
             self._change(node, Truncate(0))
-        fd, self._next = self._next, self._next + 1
+        fd = next(self._numbers)
         self._open[fd] = _Open(node, name, flags)
         return fd
 
@@ -324,9 +326,9 @@ class Process:
         opened = self._opened(fd)
         node = self._file(fd)
         offset = len(node.data) if opened.append else opened.position
-        count = self._write(opened, node, data, offset, "write")
-        opened.position = offset + count
-        return count
+        written = self._write(opened, node, data, offset, "write")
+        opened.position = offset + written
+        return written
 
     def pwrite(self, fd: int, data: memoryview, offset: int) -> int:
         return self._write(self._opened(fd), self._file(fd), data, offset, "pwrite")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from contextlib import suppress
 from pathlib import Path
 
 from interlock.backends.errors import InterlockError
@@ -68,7 +69,7 @@ def interrupt(tree: Tree, durability: Durability, model: Model, draw: random.Ran
     last = draw.randrange(machine.changes)
     cut = _run_until(broken, last, durability, names)
     if draw.random() < 0.5:
-        broken = Machine.of(next(cut.disks(model, 1, draw)))
+        broken = Machine.of(cut.any_disk(model, draw))
     try:
         found = _open(broken.process(), durability, names)
     except InterlockError as error:
@@ -90,10 +91,8 @@ def _run_until(machine: Machine, last: int, durability: Durability, names: list[
             process.kill()
 
     machine.watch = watch
-    try:
+    with suppress(Killed):
         _open(process, durability, names)
-    except Killed:
-        pass
     machine.watch = None
     return cuts[0] if cuts else Cut(machine, "the end")
 

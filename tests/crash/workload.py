@@ -16,7 +16,7 @@ from .machine import Fault, Machine, Process
 from .notes import Note, Notes
 from .places import current_place
 from .remains import Model, Remains
-from .turns import Turns, steady_names, taking_turns
+from .turns import Turns, in_one_thread, steady_names, taking_turns
 
 
 class Workload(NamedTuple):
@@ -59,6 +59,8 @@ class Stage:
         self._workload = workload
         self._without = without
         self.recording = True
+        #: Whether cuts are taken at all; without them the workload only runs.
+        self.cutting = True
         self._start(self.machine)
 
     def use(self, tree: Tree) -> None:
@@ -91,17 +93,17 @@ class Stage:
 
     def power_cut(self) -> None:
         """Go on with one of the disks that a power cut could leave now."""
-        self.use(next(Cut(self.machine, "").disks(self.model, 1, self.draw)))
+        self.use(Cut(self.machine, "").any_disk(self.model, self.draw))
 
     def tear(self) -> None:
-        """Go on after a power cut that left a prefix of what was not synced, as file mode has it."""
-        self.use(next(Cut(self.machine, "").disks("prefix", 1, self.draw)))
+        """Go on after a power cut that left a prefix of what was not synced (file mode)."""
+        self.use(Cut(self.machine, "").any_disk("prefix", self.draw))
 
     def run(self) -> BaseException | None:
         """Run the workload to its end, the last cut included; return what it raised."""
         raised: BaseException | None = None
         # Runs name alike what is alike in them, so that equal disks are seen to be equal.
-        with taking_turns(self._turns), steady_names("names of a run"):
+        with taking_turns(self._turns), in_one_thread(), steady_names("names of a run"):
             try:
                 self._workload.run(self)
             except Exception as error:
@@ -119,7 +121,7 @@ class Stage:
         self._take(f"{operation} {path}")
 
     def _take(self, operation: str) -> None:
-        if self.recording:
+        if self.recording and self.cutting:
             self.moments.append(Moment(Cut(self.machine, operation), dict(self.notes)))
 
     def _wanted(self, operation: str) -> bool:

@@ -15,14 +15,8 @@ from tests.flood.recording import RecordingDisk
 def make(root: Path, options: dict[str, Any]) -> JsonlBackend:
     """Called by the writer's process; what it should do comes in the environment."""
     told = json.loads(os.environ["INTERLOCK_FLOOD"])
+    notes, graves = Path(told["notes"]), Path(told["graves"])
+    disk = RecordingDisk(notes, graves, told["without"], told["deadly"], told["grace"])
     return JsonlBackend(
-        root,
-        durability=options["durability"],
-        segment_size=told["segment_size"],
-        disk=RecordingDisk(
-            Path(told["notes"]),
-            told["without"],
-            Path(told["noted"]) if told["deadly"] else None,
-            told["after"],
-        ),
+        root, durability=options["durability"], segment_size=told["segment_size"], disk=disk
     )

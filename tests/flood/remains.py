@@ -1,85 +1,99 @@
-"""From a root and the notes about it to what a power cut would have left: only what was synced."""
+"""From a root and the notes about it to what a power cut would have left of it."""
 
 from __future__ import annotations
 
 import os
 import random
 import shutil
-from collections import defaultdict
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Callable
 from pathlib import Path
 
-import msgspec
+from .recording import Note, read_notes
 
-from .recording import Note
-
-_decode = msgspec.msgpack.Decoder(Note).decode
-
-
-def read_notes(path: Path) -> Iterator[Note]:
-    """Yield the notes in order; one that was being written when the process died does not count."""
-    data = path.read_bytes()
-    position = 0
-    while position + 4 <= len(data):
-        end = position + 4 + int.from_bytes(data[position : position + 4], "little")
-        if end > len(data):
-            return
-        yield _decode(data[position + 4 : end])
-        position = end
+#: Changes that no sync covers, with their number, in order.
+_Pending = list[tuple[int, Note]]
 
 
-#: How many of the unsynced writes to a journal are kept where some are.
-_KEPT = 0.5
+def places(notes: Path) -> Counter[str]:
+    """Return how often each place synced: ``module:function:operation``, the first one first."""
+    return Counter(note.place for note in read_notes(notes) if note.place)
 
 
-def places(notes: Path) -> list[str]:
-    """Return where the product synced: ``module:function``, in the order of the first time."""
-    return [note.path for note in read_notes(notes) if note.kind == "place"]
+def take_away(
+    root: Path, notes: Path, graves: Path, *, keep: random.Random | None, prefix: bool
+) -> int:
+    """Undo every write, name and removal that no sync covers; return how many that were.
 
-
-def take_away(root: Path, notes: Path, keep: random.Random | None = None) -> int:
-    """Undo every write and name that was not synced; return how many that were.
-
-    With ``keep`` each unsynced write to a journal is kept or undone by chance.
-    Names that were removed and not synced stay removed.
+    With ``keep`` chance decides what is undone. ``prefix`` is the assumption that of a file's
+    unsynced writes an earlier one is never lost when a later one is kept.
     """
-    writes: dict[int, list[tuple[int, Note]]] = defaultdict(list)
-    names: dict[str, int] = {}
+    writes, names = _pending(notes)
+    undone = 0
+    files = [path for top in (root, graves) for path in top.rglob("*") if path.is_file()]
+    for inode, path in {path.stat().st_ino: path for path in files}.items():
+        changes = [note for _, note in writes[inode]]
+        if changes:
+            undone += _take_bytes(path, changes, keep, prefix=prefix)
+    for _, note in reversed(names):
+        if keep is None or keep.random() < 0.5:
+            _take_name(Path(note.path), note, graves)
+            undone += 1
+    return undone
+
+
+def _pending(notes: Path) -> tuple[dict[int, _Pending], _Pending]:
+    """Return the unsynced writes of each file and the unsynced changes of names."""
+    writes: dict[int, _Pending] = defaultdict(list)
+    names: dict[str, _Pending] = defaultdict(list)
     for number, note in enumerate(read_notes(notes)):
         if note.kind == "write":
             writes[note.inode].append((number, note))
         elif note.kind == "sync":
-            left = [pair for pair in writes[note.inode] if pair[0] >= note.upto]
-            writes[note.inode] = left
-        elif note.kind == "name":
-            names[note.path] = number
+            writes[note.inode] = _later(writes[note.inode], note.upto)
         elif note.kind == "names":
-            for path in [p for p, n in names.items() if n < note.upto and _parent(p) == note.path]:
-                del names[path]
-    undone = 0
-    for path in [p for p in root.rglob("*") if p.is_file()]:
-        for _, note in reversed(writes[path.stat().st_ino]):
-            if keep is not None and path.suffix == ".journal" and keep.random() < _KEPT:
-                continue
-            _undo(path, note)
-            undone += 1
-    for name in sorted(names):
-        path = Path(name)
+            names[note.path] = _later(names[note.path], note.upto)
+        else:
+            names[os.path.dirname(note.path)].append((number, note))
+    order: Callable[[tuple[int, Note]], int] = lambda pair: pair[0]  # noqa: E731
+    return writes, sorted((pair for some in names.values() for pair in some), key=order)
+
+
+def _later(pending: _Pending, upto: int) -> _Pending:
+    return [pair for pair in pending if pair[0] >= upto]
+
+
+def _take_bytes(
+    path: Path, changes: list[Note], keep: random.Random | None, *, prefix: bool
+) -> int:
+    """Undo changes of a file, the last one first; return how many."""
+    kept: list[tuple[Note, bytes]] = []
+    fd = os.open(path, os.O_RDWR)
+    try:
+        if keep is not None and (prefix or any(note.size == 0 for note in changes)):
+            changes = changes[keep.randint(0, len(changes)) :]
+        elif keep is not None:
+            chosen = [note for note in changes if keep.random() < 0.5]
+            # What a later write put over it stays too: as if the disk had taken that one as well.
+            kept = [(note, os.pread(fd, note.size, note.offset)) for note in chosen]
+        for note in reversed(changes):
+            os.pwrite(fd, note.before, note.offset)
+            os.ftruncate(fd, note.length)
+        for note, data in kept:
+            os.pwrite(fd, data, note.offset)
+    finally:
+        os.close(fd)
+    return len(changes) - len(kept)
+
+
+def _take_name(path: Path, note: Note, graves: Path) -> None:
+    if note.kind == "made":
         if path.is_dir():
             shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)
-    return undone + len(names)
-
-
-def _undo(path: Path, note: Note) -> None:
-    fd = os.open(path, os.O_WRONLY)
-    try:
-        os.pwrite(fd, note.before, note.offset)
-        os.ftruncate(fd, note.length)
-    finally:
-        os.close(fd)
-
-
-def _parent(path: str) -> str:
-    return os.path.dirname(path)
+    elif path.parent.is_dir() and not path.exists():
+        if note.folder:
+            path.mkdir(mode=0o700)
+        else:
+            os.link(graves / str(note.inode), path)

@@ -2,32 +2,40 @@
 
 from __future__ import annotations
 
-import json
-import os
 import random
-import select
-import signal
-import subprocess
-import sys
-import time
-from collections import defaultdict
-from collections.abc import Iterator
-from contextlib import suppress
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
-from interlock.backends.errors import InterlockError
-from interlock.backends.jsonl import JsonlBackend
-from interlock.backends.reading import read_events
-from interlock.backends.source import find_log
-
+from .compare import compare
+from .host import Acknowledged, Host
 from .remains import places, take_away
 
-HERE = Path(__file__).parent
-#: Seconds after which a process that should have ended is taken for stuck.
-PATIENCE = 60
-#: Small, so that segments wrap and are retired in the middle of a flood.
-SEGMENT_SIZE = 256 * 1024
+#: What the power cut takes of what was not synced.
+Take = Literal["nothing", "all", "some"]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a round does.
+
+    Each of ``lives`` writers is killed in the middle of its work: the first after ``events`` to
+    twice as many acknowledgements a session, later ones while they take over or soon after.
+    ``segment_size`` (bytes) is small, so that segments are used up and retired meanwhile.
+    ``without`` leaves the syncs of one place out; ``deadly`` and ``grace`` say when the writer dies
+    of it (:class:`~.recording.RecordingDisk`).
+    """
+
+    sessions: int = 1000
+    durability: Literal["journal", "file"] = "journal"
+    take: Take = "nothing"
+    lives: int = 2
+    events: int = 10
+    segment_size: int = 256 * 1024
+    without: str = ""
+    deadly: int = 0
+    grace: int = 0
 
 
 @dataclass
@@ -36,126 +44,69 @@ class Outcome:
 
     acknowledged: int = 0
     sessions: int = 0
+    deaths: list[str] = field(default_factory=list)
     undone: int = 0
     losses: list[str] = field(default_factory=list)
-    places: list[str] = field(default_factory=list)
+    places: Counter[str] = field(default_factory=Counter)
 
 
-def run(
-    directory: Path,
-    *,
-    sessions: int,
-    durability: str,
-    rng: random.Random,
-    take: bool,
-    without: str = "",
-    deadly: bool = False,
-    seconds: float = 1.5,
-) -> Outcome:
-    """Run one round in an empty directory. ``seconds`` bounds how long the flood lasts.
-
-    ``without`` leaves one sync out; ``deadly`` has the writer die at a write that comes after it,
-    and keeps some of the unsynced writes to the journal.
-    """
-    root, noted, notes = directory / "root", directory / "noted", directory / "notes"
-    told = {
+def run(directory: Path, plan: Plan, rng: random.Random) -> Outcome:
+    """Run one round in an empty directory."""
+    root, notes = directory / "root", directory / "notes"
+    outcome, acknowledged = Outcome(), Acknowledged()
+    told: dict[str, object] = {
         "notes": str(notes),
-        "noted": str(noted),
-        "without": without,
-        "deadly": deadly,
-        # About as many acknowledgements as there are sessions.
-        "after": 20 * sessions,
-        "segment_size": SEGMENT_SIZE,
+        "graves": str(directory / "graves"),
+        "without": plan.without,
+        "deadly": plan.deadly,
+        "grace": plan.grace,
+        "segment_size": plan.segment_size,
     }
-    environment = dict(os.environ) | {"INTERLOCK_FLOOD": json.dumps(told)}
-    environment["PYTHONPATH"] = os.pathsep.join([str(HERE.parents[1]), *filter(None, sys.path)])
-    words = [str(root), str(noted), str(sessions), durability]
-    host = subprocess.Popen(
-        [sys.executable, str(HERE / "client.py"), *words],
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-    )
+    host: Host | None = None
     try:
-        assert host.stdout is not None
-        processes = json.loads(host.stdout.readline())
-        ends = [os.pidfd_open(pid) for pid in processes.values()]
-        if not deadly:
-            _until_flooded(noted, host, sessions)
-        # The flood goes on for a while that nobody can foresee; if the host ends, that is a fault.
-        end = os.pidfd_open(host.pid)
-        select.select([end], [], [], PATIENCE / 6 if deadly else rng.uniform(0.0, seconds))
-        os.close(end)
-        with suppress(ProcessLookupError):
-            os.kill(processes["writer"], signal.SIGKILL)
+        for life in range(plan.lives):
+            if host is None:
+                host = Host(root, plan.sessions, plan.durability, life, told, acknowledged)
+            alive = host.flood(_lines(plan, life, rng))
+            if alive:
+                host.linger(rng.uniform(0.0, 0.02))
+                host.kill_writer()
+            if alive and life + 1 < plan.lives and rng.random() < 0.5:
+                # The host goes on; a new writer takes over what the page cache holds.
+                outcome.deaths.append("writer")
+                continue
+            host.kill()
+            host.close()
+            host = None
+            outcome.deaths.append("machine" if plan.take != "nothing" else "host")
+            _cut_power(directory, plan, rng, outcome)
+            if not alive:
+                break
     finally:
-        host.kill()
-        host.wait()
-    for end in ends:
-        if not select.select([end], [], [], PATIENCE)[0]:
-            raise RuntimeError("a process of a killed runtime did not end")
-        os.close(end)
-    outcome = Outcome(places=places(notes))
-    if take:
-        outcome.undone = take_away(root, notes, rng if deadly else None)
-    _compare(root, noted, outcome)
+        if host is not None:
+            host.close()
+    outcome.sessions, outcome.acknowledged = len(acknowledged.durable), acknowledged.count
+    outcome.losses = acknowledged.refused + compare(root, plan.durability, acknowledged)
     return outcome
 
 
-def _until_flooded(noted: Path, host: subprocess.Popen[bytes], sessions: int) -> None:
-    """Wait until as many acknowledgements have come as there are sessions."""
-    deadline = time.monotonic() + PATIENCE
-    while not noted.exists() or noted.read_bytes().count(b"\n") < sessions:
-        if host.poll() is not None or time.monotonic() > deadline:
-            raise RuntimeError("the flood did not begin")
-        select.select([], [], [], 0.05)
+def _lines(plan: Plan, life: int, rng: random.Random) -> int:
+    """How much is heard of the client before the writer dies."""
+    least, most = (1, 2) if life == 0 else (0, 1)
+    return 1 + int(plan.sessions * plan.events * rng.uniform(least, most))
 
 
-def _acknowledged(noted: Path) -> dict[str, dict[int, str]]:
-    """Return what was acknowledged, by session; a line that was being written does not count."""
-    found: dict[str, dict[int, str]] = defaultdict(dict)
-    for line in noted.read_text().split("\n")[:-1]:
-        session, seq, text = line.split(" ")
-        found[session][int(seq)] = text
-    return found
-
-
-def _compare(root: Path, noted: Path, outcome: Outcome) -> None:
-    acknowledged = _acknowledged(noted)
-    outcome.sessions = len(acknowledged)
-    outcome.acknowledged = sum(map(len, acknowledged.values()))
-    view = JsonlBackend(root).view()
-    for session, events in acknowledged.items():
-        outcome.losses += (f"read: {loss}" for loss in _missing(session, events, view))
-    backend = JsonlBackend(root, durability="file")
-    for session, events in acknowledged.items():
-        try:
-            backend.open(session).close()
-        except (InterlockError, OSError) as error:
-            outcome.losses.append(f"{session}: {error}")
-            continue
-        outcome.losses += _missing(session, events, backend)
-    backend.close()
-
-
-def _missing(session: str, events: dict[int, str], backend: JsonlBackend) -> Iterator[str]:
-    """Compare what a log holds with what was acknowledged."""
-    directory = backend.find(session)
-    if directory is None:
-        yield f"{session}: acknowledged {len(events)} events, and there is no such session"
-        return
-    there: dict[int, str] = {}
-    try:
-        path = find_log(directory, backend.disk)
-        assert path is not None
-        for expected, event in enumerate(read_events(path, disk=backend.disk)):
-            if event.seq != expected:
-                yield f"{session}: event {event.seq} stands where {expected} was due"
-            if event.type == "user/message":
-                there[event.seq] = event.data["content"][0]["text"]
-    except (InterlockError, OSError) as error:
-        yield f"{session}: {error}"
-        return
-    lost = {seq for seq, text in events.items() if there.get(seq) != text}
-    if lost:
-        yield f"{session}: {len(lost)} acknowledged events are missing, the first is {min(lost)}"
+def _cut_power(directory: Path, plan: Plan, rng: random.Random, outcome: Outcome) -> None:
+    """Take away what was not synced; the rest is durable from now on."""
+    notes = directory / "notes"
+    outcome.places += places(notes)
+    if plan.take != "nothing":
+        outcome.undone += take_away(
+            directory / "root",
+            notes,
+            directory / "graves",
+            keep=rng if plan.take == "some" else None,
+            # File mode rests on it; of a journaled log nothing is assumed.
+            prefix=plan.durability == "file",
+        )
+    notes.unlink()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from interlock.actors.bench import calls, slices
+from interlock.actors.bench import calls, harness, slices
 from interlock.actors.bench.calls import bench_calls
 from interlock.actors.bench.floor import Floor
 from interlock.actors.bench.flush import bench_flush
@@ -105,17 +105,25 @@ def test_floor_and_loads_alternate_in_every_round(tmp_path: Path) -> None:
         return run
 
     grown = [0]
-    measured = measure(tmp_path, "sessions", {1: load(1), 4: load(4)}, TINY)
+    measured = measure(
+        tmp_path, "sessions", {("interlock", 1): load(1), ("interlock", 4): load(4)}, TINY
+    )
     assert order == [1, 4] * (1 + ROUNDS), "one round to get warm, then those that count"
     assert [row.done.latency.count for row in measured.rows] == [ROUNDS, ROUNDS]
     assert measured.floor.count == sum(row.floor.count for row in measured.rows)
 
 
-def check(document: dict, unit: str, counts: list[int]) -> None:
+FLUSHED = ("interlock", "interlock-file")
+
+
+def check(
+    document: dict, unit: str, counts: list[int], systems: tuple[str, ...] = ("interlock",)
+) -> None:
     assert document["floor_us"] > 0
-    assert [row[unit] for row in document["rows"]] == counts
+    assert [(row["system"], row[unit]) for row in document["rows"]] == [
+        (system, count) for system in systems for count in counts
+    ]
     for row in document["rows"]:
-        assert row["system"] == "interlock"
         assert row["count"] == sum(n for _, n in row["histogram"])
         assert row["count"] >= ROUNDS * row[unit]
         assert 0 < row["p50_us"] <= row["p99_us"]
@@ -129,13 +137,17 @@ def check(document: dict, unit: str, counts: list[int]) -> None:
 def test_every_flush_that_is_counted_is_an_event_in_a_log(tmp_path: Path) -> None:
     measured = bench_flush(tmp_path, [1, 3], TINY)
     document = as_json(measured)
-    check(document, "sessions", [1, 3])
-    logs = list(JsonlBackend(tmp_path).list())
+    check(document, "sessions", [1, 3], FLUSHED)
+    logs = [
+        log
+        for system in FLUSHED
+        for log in JsonlBackend(tmp_path / system, durability="none").list()
+    ]
     events = [event for log in logs for event in read_events(log.path)]
     flushed = sum(event.type == "user/message" for event in events)
     warm = len(logs) + sum(row.warm_up for row in measured.rows)
     assert flushed == sum(row["count"] for row in document["rows"]) + warm
-    assert len(logs) == 1 + 3
+    assert len(logs) == 2 * (1 + 3)
 
 
 @pytest.mark.slow
@@ -166,8 +178,19 @@ def test_the_command_prints_one_json_document_and_leaves_no_file(tmp_path: Path)
     options = ["--sessions", "2", "--seconds", str(TINY), "--root", str(tmp_path / "a" / "b")]
     ran = CliRunner().invoke(app, ["flush", *options, "--json"])
     assert ran.exit_code == 0, ran.output
-    check(json.loads(ran.stdout), "sessions", [2])
+    check(json.loads(ran.stdout), "sessions", [2], FLUSHED)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_a_peer_is_measured_in_the_same_rounds_and_one_that_is_not_there_is_named(
+    tmp_path: Path, monkeypatch
+) -> None:
+    monkeypatch.setattr(harness.shutil, "which", lambda name: None)
+    told: list[str] = []
+    measured = bench_flush(tmp_path, [2], TINY, peers=True, skipped=told.append)
+    check(as_json(measured), "sessions", [2], (*FLUSHED, "sqlite"))
+    assert told == ["harness is left out: npm is not there"]
 
 
 @pytest.mark.slow
@@ -195,7 +218,11 @@ def test_counts_that_are_none_are_refused_before_anything_starts(
 
 def test_the_tables_for_people_and_files_have_the_same_cells(tmp_path: Path) -> None:
     measured = measure(
-        tmp_path, "agents", {1: lambda _: run_one(lambda: 1, 0.0)}, TINY, cycle="step"
+        tmp_path,
+        "agents",
+        {("interlock", 1): lambda _: run_one(lambda: 1, 0.0)},
+        TINY,
+        cycle="step",
     )
     cells = table(measured)
     assert len({len(row) for row in cells}) == 1

@@ -43,22 +43,41 @@ class BrokerWorld:
         self._rid += 1
         return self._rid
 
-    def join(self, name: str, role: Role = Role.ANSWERER) -> VirtualPeer:
+    def join(self, name: str, role: Role = Role.ANSWERER, **routes: list[str]) -> VirtualPeer:
         peer = VirtualPeer(self.network, name, role)
-        assert isinstance(peer.ask(Role.BROKER, BecomeAnswerer(1, name)), AnswererJoined)
+        joined = peer.ask(Role.BROKER, BecomeAnswerer(self.rid(), name, **routes))
+        assert isinstance(joined, AnswererJoined)
         return peer
 
-    def ask(self, request: str = "r1", *, timeout: float = 60.0) -> AskApproval:
+    def ask(
+        self,
+        request: str = "r1",
+        *,
+        timeout: float = 60.0,
+        session: str = "s",
+        tool: str = "transfer",
+    ) -> AskApproval:
         asked = AskApproval(
-            self.rid(), request, "s", 4, "c1", "transfer", "it asks", "digest", timeout
+            self.rid(), request, session, 4, "c1", tool, "it asks", f"digest {session}", timeout
         )
         self.dispatcher.say(Role.BROKER, asked)
         self.network.run()
         return asked
 
-    def answer(self, peer: VirtualPeer, word: str, request: str = "r1", note: str = "") -> Any:
-        answer = AnswerApproval(self.rid(), request, word, peer.name, note)
+    def answer(
+        self,
+        peer: VirtualPeer,
+        word: str,
+        request: str = "r1",
+        note: str = "",
+        digest: str = "",
+        by: str = "",
+    ) -> Any:
+        answer = AnswerApproval(self.rid(), request, word, by or peer.name, note, digest)
         return peer.ask(Role.BROKER, answer)
+
+    def shown(self, peer: VirtualPeer) -> list[str]:
+        return [m.request for m in peer.got(ApprovalAsked)]
 
     def settled(self) -> list[tuple[str, str, str]]:
         return [(m.request, m.outcome, m.by) for m in self.dispatcher.got(ApprovalSettled)]
@@ -80,7 +99,7 @@ def test_A2_A10_the_first_answer_settles_and_says_who_gave_it(world, word, outco
     asked = world.ask()
     assert world.answer(person, word, note="because").taken
     [settled] = world.dispatcher.got(ApprovalSettled)
-    assert (settled.rid, settled.request, settled.digest) == (asked.rid, "r1", "digest")
+    assert (settled.rid, settled.request, settled.digest) == (asked.rid, "r1", "digest s")
     assert (settled.outcome, settled.by, settled.note) == (outcome, "answerer:ada", "because")
 
 
@@ -124,6 +143,182 @@ def test_A2_an_unknown_word_decides_nothing(world, word):
     assert "use one of allow, reject" in refused.message
     assert world.settled() == []
     assert world.answer(person, "allow").taken
+
+
+@pytest.mark.parametrize("end", ["answer", "deadline", "withdrawal", "nobody"])
+def test_A2_A8_a_settled_request_that_is_asked_again_gets_its_answer_and_is_not_shown(world, end):
+    person = world.join("ada", tools=["transfer"])
+    asked = world.ask(tool="transfer" if end != "nobody" else "other", timeout=60.0)
+    if end == "answer":
+        world.answer(person, "reject", note="no")
+    elif end == "deadline":
+        world.network.advance(61.0)
+    elif end == "withdrawal":
+        world.dispatcher.say(Role.BROKER, WithdrawApproval("r1"))
+    world.network.run()
+    [settled] = world.dispatcher.got(ApprovalSettled)
+    shown = len(person.got(ApprovalAsked))
+    for _ in range(3):
+        world.dispatcher.say(Role.BROKER, asked)
+    world.network.run()
+    assert len(person.got(ApprovalAsked)) == shown
+    assert world.dispatcher.got(ApprovalSettled) == [settled] * 4
+    assert not world.answer(person, "allow").taken
+    assert world.core.counters()["repeated_requests"] == 3
+    assert world.core.counters()["open_approvals"] == 0
+
+
+def test_A2_only_so_many_settled_requests_are_remembered(world, monkeypatch):
+    monkeypatch.setattr("interlock.actors.broker.core.REMEMBERED", 10)
+    for number in range(30):
+        world.ask(f"r{number}")
+    assert len(world.core._done) == 10
+    assert list(world.core._done)[-1] == "r29"
+
+
+def test_P4_a_withdrawal_that_overtakes_its_request_keeps_it_from_being_shown(world):
+    person = world.join("ada")
+    world.dispatcher.say(Role.BROKER, WithdrawApproval("r1"))
+    world.network.run()
+    world.ask("r1")
+    assert person.got(ApprovalAsked) == []
+    assert world.settled() == [("r1", "cancelled", "caller")]
+
+
+def test_A9_an_answer_to_something_else_than_was_shown_changes_nothing(world):
+    person = world.join("ada")
+    asked, other = world.ask("r1", session="s"), world.ask("r2", session="t")
+    refused = world.answer(person, "allow", "r1", digest=other.digest)
+    assert not refused.taken
+    assert "something else" in refused.message
+    assert world.settled() == []
+    assert world.core.counters()["refused_answers"] == 1
+    assert world.answer(person, "allow", "r1", digest=asked.digest).taken
+
+
+def test_A8_an_answer_at_the_deadline_is_late_also_before_the_timer_ran(world):
+    person = world.join("ada")
+    world.ask(timeout=60.0)
+    world.network.now += 60.0
+    assert not world.answer(person, "allow").taken
+    assert world.settled() == [("r1", "unavailable", "runtime")]
+
+
+def test_F3_what_an_ended_dispatcher_asked_is_cancelled_and_a_later_answer_changes_nothing(world):
+    person = world.join("ada")
+    world.ask("r1")
+    world.core.peer_lost(Role.DISPATCHER)
+    world.network.run()
+    assert person.last(ApprovalGone) == ApprovalGone("r1", "cancelled")
+    assert not world.answer(person, "allow").taken
+    world.dispatcher = VirtualPeer(world.network, "dispatcher-2", Role.DISPATCHER)
+    world.ask("r2")
+    assert world.answer(person, "allow", "r2").taken
+
+
+def test_F3_the_end_of_a_dispatcher_that_is_heard_late_cancels_nothing_of_its_successor(world):
+    person = world.join("ada")
+    world.ask("r1")
+    world.dispatcher = VirtualPeer(world.network, "dispatcher-2", Role.DISPATCHER)
+    world.ask("r2")
+    world.core.peer_lost(Role.DISPATCHER)
+    world.network.run()
+    assert [m.request for m in person.got(ApprovalGone)] == ["r1"]
+    assert world.answer(person, "allow", "r2").taken
+    world.ask("r3")
+    world.core.peer_lost(Role.DISPATCHER)
+    world.network.run()
+    assert person.last(ApprovalGone).request == "r3"
+
+
+def test_A_requests_are_routed_by_session_and_tool(world):
+    both = world.join("both", sessions=["prod-*"], tools=["deploy", "roll?ack"])
+    tools, sessions = world.join("tools", tools=["pay*"]), world.join("rest", sessions=["dev"])
+    every = world.join("every")
+    world.ask("r1", session="prod-1", tool="deploy")
+    world.ask("r2", session="prod-1", tool="payment")
+    world.ask("r3", session="dev", tool="rollback")
+    world.ask("r4", session="prod-2", tool="rollback")
+    assert world.shown(both) == ["r1", "r4"]
+    assert world.shown(tools) == ["r2"]
+    assert world.shown(sessions) == ["r3"]
+    assert world.shown(every) == ["r1", "r2", "r3", "r4"]
+    world.answer(every, "allow", "r1")
+    assert [len(p.got(ApprovalGone)) for p in (both, tools, sessions, every)] == [1, 0, 0, 1]
+
+
+def test_A3_what_no_answerer_takes_is_unavailable_at_once_and_says_why(world):
+    world.join("ada", tools=["pay*"])
+    world.ask(tool="deploy")
+    assert world.settled() == [("r1", "unavailable", "runtime")]
+    assert "takes requests of this session and tool" in world.dispatcher.last(ApprovalSettled).note
+
+
+def test_A_an_answerer_answers_what_it_takes_and_nothing_else(world):
+    one, other = world.join("one", sessions=["s"]), world.join("other", sessions=["t"])
+    world.ask("r1", session="s")
+    for word in ("allow", "reject", "failed"):
+        assert not world.answer(other, word).taken
+    assert world.settled() == []
+    assert world.answer(one, "allow").taken
+
+
+def test_A3_several_answerers_of_one_connection_fail_one_by_one(world):
+    host = world.join("first", Role.HOST)
+    host.ask(Role.BROKER, BecomeAnswerer(world.rid(), "second"))
+    world.ask()
+    assert [m.answerer for m in host.got(ApprovalAsked)] == ["first", "second"]
+    world.answer(host, "failed", by="first")
+    assert world.settled() == []
+    world.answer(host, "failed", by="second")
+    assert world.settled() == [("r1", "unavailable", "runtime")]
+    host.say(Role.BROKER, LeaveAnswering("first"))
+    world.ask("r2")
+    assert [m.answerer for m in host.got(ApprovalAsked)][2:] == ["second"]
+    host.ask(Role.BROKER, BecomeAnswerer(world.rid(), "second", tools=["other"]))
+    world.ask("r3")
+    assert world.settled()[-1] == ("r3", "unavailable", "runtime"), "what it takes was changed"
+
+
+def test_A3_who_was_not_asked_cannot_fail(world):
+    one = world.join("one")
+    world.ask()
+    one.leave()  # A10: it stays open
+    passer = VirtualPeer(world.network, "passer", Role.ANSWERER)
+    assert not world.answer(passer, "failed").taken
+    assert world.settled() == []
+
+
+def test_X3_a_connection_has_a_bounded_number_of_answerers(world, monkeypatch):
+    monkeypatch.setattr("interlock.actors.broker.answerers.MOST", 2)
+    peer = world.join("one")
+    assert isinstance(peer.ask(Role.BROKER, BecomeAnswerer(50, "two")), AnswererJoined)
+    assert isinstance(peer.ask(Role.BROKER, BecomeAnswerer(51, "three")), Refused)
+    assert isinstance(peer.ask(Role.BROKER, BecomeAnswerer(52, "two")), AnswererJoined)
+    assert world.core.counters()["answerers"] == 2
+
+
+def test_A10_who_decided_and_its_note_are_bounded_and_on_one_line(world):
+    person = world.join("ada")
+    world.ask()
+    world.answer(person, "reject", by="a\nb" + "x" * 9999, note="n" * 50_000)
+    settled = world.dispatcher.last(ApprovalSettled)
+    assert settled.by.startswith("answerer:a b")
+    assert "\n" not in settled.by
+    assert len(settled.by) < 300
+    assert len(settled.note) < 2100
+
+
+def test_stats_count_what_was_asked_and_how_it_ended(world):
+    person = world.join("ada")
+    world.ask("r1")
+    world.ask("r2")
+    world.answer(person, "allow", "r2")
+    world.network.advance(7.5)
+    counters = world.core.counters()
+    assert (counters["asked_approvals"], counters["open_approvals"]) == (2, 1)
+    assert counters["settled_allowed-once"] == 1
+    assert counters["oldest_open_s"] == 7
 
 
 def test_A3_without_an_answerer_it_is_unavailable_at_once(world):
@@ -204,7 +399,7 @@ def test_A6_what_is_shown_names_the_call_and_has_no_arguments(world):
     world.ask()
     [shown] = person.got(ApprovalAsked)
     assert (shown.session, shown.message_seq, shown.call_id) == ("s", 4, "c1")
-    assert (shown.tool, shown.reason, shown.digest) == ("transfer", "it asks", "digest")
+    assert (shown.tool, shown.reason, shown.digest) == ("transfer", "it asks", "digest s")
     assert "arguments" not in ApprovalAsked.__struct_fields__
 
 

@@ -191,6 +191,27 @@ def test_watch_shows_requests_as_they_come_and_takes_one_key_for_each(cli, live)
     assert live.line() == "call None sent third"
 
 
+def test_F4_watch_follows_a_broker_that_was_replaced(cli, live):
+    terminal = Terminal(cli, "approvals", "watch", "--tool", "s?nd", "--session", "live-*")
+    terminal.until("Watching 1 runtimes")
+    live.process.stdin.write("first\n")
+    live.process.stdin.flush()
+    terminal.until('{"text":"first"}')
+    [broker] = [pid for pid in _children(live.process.pid) if _is_broker(pid)]
+    os.kill(broker, signal.SIGKILL)
+    assert live.line().startswith("call APPROVAL_UNAVAILABLE")
+    terminal.until("its broker was replaced")
+    live.process.stdin.write("second\n")
+    live.process.stdin.flush()
+    terminal.until('{"text":"second"}')
+    terminal.until("[q]uit")
+    terminal.press("a")
+    terminal.until("allowed once")
+    assert live.line() == "call None sent second"
+    terminal.press("q")
+    assert terminal.status() == 0
+
+
 def test_A8_watch_says_when_somebody_else_decided(cli, live):
     terminal = Terminal(cli, "approvals", "watch")
     terminal.until("Watching 1 runtimes")

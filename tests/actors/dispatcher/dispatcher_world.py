@@ -220,6 +220,9 @@ class DispatcherWorld:
         self.options = {"approval": "ask", "approval_timeout": 300.0, "workers": 1} | options
         self.registration = {
             name: self.options.pop(name, False) for name in ("gates", "guards", "hooks")
+        } | {
+            name: self.options.pop(name, [])
+            for name in ("gate_pieces", "guard_pieces", "hook_pieces")
         }
         self._rid = 0
         self.step = 0

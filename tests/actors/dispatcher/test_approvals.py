@@ -294,7 +294,11 @@ def test_S4_a_wider_mode_is_an_approval_of_its_own(make):
     world.answer(person)
     [command] = world.runner.commands
     assert command.launch.mode == "danger-full-access"
-    assert audit(world)[2]["sandbox"] == {"from": "workspace-write", "to": "danger-full-access"}
+    assert audit(world)[2]["sandbox"] == {
+        "from": "workspace-write",
+        "to": "danger-full-access",
+        "justification": "to install",
+    }
     last_decision = world.of("approval/decided")[-1].seq
     assert command.launch.checkpoint_seq >= last_decision
 

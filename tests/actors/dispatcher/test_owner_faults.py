@@ -6,6 +6,7 @@ import pytest
 from dispatcher_world import ended
 from interlock.actors.messages import (
     Appended,
+    ApprovalAsked,
     CancelBody,
     JudgeCall,
     Judged,
@@ -255,6 +256,32 @@ def test_F3_a_call_that_an_earlier_dispatcher_recorded_is_not_run_again(world):
     assert second.outcome.ok
     assert len(world.recorded(Release)) == released + 1
     assert world.of("tool/result")[0].sources == (call.seq,)
+
+
+@pytest.mark.parametrize(("granted", "code"), [
+    (False, Code.TOOL_NOT_STARTED), (True, Code.TOOL_OUTCOME_UNKNOWN)
+])  # fmt: skip
+def test_F3_A4_R6_what_an_earlier_dispatcher_asked_is_decided_and_says_whether_it_ran(
+    world, granted, code
+):
+    person = world.answerer()
+    world.execute(("c1", "ask"))
+    if granted:
+        world.answer(person)
+    started = world.of("tool/call")[0].seq
+    [request] = [e.data["id"] for e in world.of("approval/asked")]
+    world.network.kill(Role.DISPATCHER)
+    world.network.run()
+    world.start_dispatcher("dispatcher-2")
+    left = WireCall("c1", "ask", b"{}", started, [] if granted else [request], not granted)
+    again = world.request(world.seq, calls=[left])
+    world.host.say(Role.DISPATCHER, again)
+    world.network.run()
+    assert world.result(again.rid).code == code
+    [decided] = world.of("approval/decided")
+    assert decided.data == {"id": request, "outcome": "allowed-once" if granted else "cancelled"}
+    assert len(person.got(ApprovalAsked)) == 1
+    world.append(step_end(world.step))  # the turn goes on
 
 
 def test_F3_K6_numbers_grow_from_one_life_of_the_dispatcher_to_the_next(world):

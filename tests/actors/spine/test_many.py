@@ -11,6 +11,7 @@ import pytest
 from interlock.actors import AsyncRuntime, Runtime, StreamedEvent, ToolCall, ToolContext, tool
 from interlock.backends.codes import Code
 from interlock.backends.errors import SessionError
+from interlock.backends.files import OPEN_FILES
 from spine_support import TOOLS, InThread, until
 
 Start = Callable[..., Runtime]
@@ -47,8 +48,8 @@ def test_a_thousand_sessions_each_making_a_call(root: Path, tmp_path: Path) -> N
             assert values == [number + 1 for number in range(1, 1000)]
             stats = await runtime.stats()
             assert stats["writer"]["open_sessions"] == 1000
-            # The design's price: a lock descriptor each, and data files behind a cache of 256.
-            assert descriptor_count(writer) <= 1000 + 256 + 64
+            # The price: a lock descriptor each, and data files behind a cache of a bounded size.
+            assert descriptor_count(writer) <= 1000 + min(1000, OPEN_FILES[1]) + 64
             assert descriptor_count(dispatcher) <= descriptors + 8
             # The writer's pool may have grown to its size; nothing grows with the sessions.
             for pid, count in threads.items():

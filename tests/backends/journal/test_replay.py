@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import errno
+import secrets
 from pathlib import Path
 
 import pytest
 from interlock.backends.codes import Code
 from interlock.backends.disk import OsDisk
-from interlock.backends.errors import SessionError
+from interlock.backends.errors import LogError, SessionError
 from interlock.backends.event import encode_line
 from interlock.backends.frames import encode
+from interlock.backends.jsonl import JsonlBackend
 from interlock.backends.reading import read_log
 from interlock.backends.verify import verify
 
@@ -185,6 +187,34 @@ def test_a_journal_whose_lock_never_reached_the_disk_is_tidied_away(two, power_c
     assert directory.exists()
     new_host(after).open("a")
     assert not directory.exists()
+
+
+def test_a_batch_that_its_writers_death_cut_short_is_cut_off_only_when_that_is_noted(
+    host, disk, killed, new_host, monkeypatch, see
+):
+    host.create("a")
+    host.commit("a", text="1")
+    reserve, asked = disk.reserve, []
+
+    def die_at_the_second_piece(fd, offset, length):
+        asked.append(length)
+        if len(asked) == 2:
+            raise killed
+        reserve(fd, offset, length)
+
+    monkeypatch.setattr(disk, "reserve", die_at_the_second_piece)
+    with pytest.raises(killed):
+        host.commit("a", text=secrets.token_hex(40_000))
+    disk.bury()
+    host.logs.clear()
+    host.backend = JsonlBackend(host.root)
+    other = new_host(host.root, durability="file")
+    disk.fail_next("fsync", errno.ENOSPC, "done")
+    with pytest.raises(LogError, match="No space left"):
+        other.open("a")
+    other.open("a")
+    other.commit("a", text="2")
+    assert see(host.root, "a") == ["1", "2"]
 
 
 def test_replaying_twice_is_the_same_as_once(two, power_cut, new_host, host):
