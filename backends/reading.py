@@ -71,8 +71,7 @@ def read_log(path: Path, *, disk: Disk | None = None, expect_id: str | None = No
         with LogFile(Path(path), disk) as file:
             try:
                 reader = open_reader(file, expect_id=expect_id)
-                for _ in reader.events():
-                    pass
+                reader.read()
                 return Reading(reader, disk)
             except SessionError:
                 if last_try or not file.changed():
@@ -163,6 +162,11 @@ class LogReader(LinePass[Event]):
                         continue
                 fold.next_seq = event.seq + 1
         self._judge()
+
+    def read(self) -> None:
+        """Read to the end: :meth:`events` without whoever takes them."""
+        for _ in self.events():
+            pass
 
     def _rows(self, text: bytes) -> list[Event] | None:
         return decode_lines(text, self.fold.next_seq)

@@ -7,9 +7,9 @@ them, and the events with which it would close an open turn.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from msgspec import UNSET
@@ -26,6 +26,7 @@ from ..repair import closers
 from ..source import Line, LogFile
 from ..surface import SurfaceError
 from .inventory import STORED_TYPES
+from .lean_rows import Lean, decode_lean
 from .refusal import Refusal
 from .rows import LAST_WITH_CHUNKS, Item, Row, Run, decode_item, decode_items, to_json
 from .stored_shape import check_shape
@@ -35,7 +36,7 @@ from .v0_to_v1 import Normalizer
 _FIRST_WITH_MARKER = LAST_WITH_CHUNKS + 1
 
 
-class StoredPass(LinePass[Item]):
+class StoredPass(LinePass[Item | Lean]):
     """One pass over the rows of an older log, checked as far as single rows go."""
 
     def __init__(self, file: LogFile, *, expect_id: str | None = None) -> None:
@@ -54,6 +55,7 @@ class StoredPass(LinePass[Item]):
         self._unknown: Row | None = None
         self._fault: tuple[str, Line, int] | None = None
         self._marked = False
+        self._lean = False
 
     @property
     def last_good_seq(self) -> int:
@@ -65,7 +67,7 @@ class StoredPass(LinePass[Item]):
         Physical damage anywhere comes first, then the session's identity, unknown types, and rows
         with wrong members.
         """
-        for batch in self.batches():
+        for batch in cast("Iterator[Sequence[Item]]", self.batches()):
             if self._fault is None and self._unknown is None:
                 for item in batch:
                     yield item
@@ -74,13 +76,25 @@ class StoredPass(LinePass[Item]):
                         break
         self._judge()
 
+    def lean_batches(self) -> Iterator[Sequence[Item | Lean]]:
+        """Yield items as :meth:`items` does, some at a time and undecided where they can be."""
+        self._lean = True
+        for batch in self.batches():
+            if self._fault is None and self._unknown is None:
+                yield batch
+        self._judge()
+
     def fault(self, reason: str, line: Line, seq: int) -> None:
         """Note that a row is damaged; :meth:`items` raises the first of them at its end."""
         if self._fault is None:
             self._fault = (reason, line, seq)
 
-    def _rows(self, text: bytes) -> list[Item] | None:
-        items = decode_items(text, self.version, self.next_seq, self._plain)
+    def _rows(self, text: bytes) -> Sequence[Item | Lean] | None:
+        items: Sequence[Item | Lean] | None = None
+        if self._lean:
+            items = decode_lean(text, self.version, self.next_seq)
+        if items is None:
+            items = decode_items(text, self.version, self.next_seq, self._plain)
         if items is not None:
             last = items[-1]
             self.next_seq = last.seq + (last.count if isinstance(last, Run) else 1)

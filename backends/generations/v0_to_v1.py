@@ -48,6 +48,8 @@ class V0ToV1:
             raise Refusal(f"its header has the unexpected member {source.unexpected[0]!r}")
         self.header = StoredHeader(1, source.header, source.inherited)
         self._normalizer = Normalizer(source)
+        #: Ids of tool results by seq.
+        self.results = self._normalizer.results
 
     def events(self, items: Iterable[Item]) -> Iterator[Item]:
         """Yield the items of v1. Raises :class:`Refusal`."""
@@ -90,7 +92,7 @@ class Normalizer:
         self._compaction: str | None = None
         self._retries: dict[str, str] = {}
         # Ids of tool results by seq: what a replacement in the oldest shape takes over.
-        self._results: dict[int, str] = {}
+        self.results: dict[int, str] = {}
         self._rules: dict[str, Callable[[Row], None]] = {
             "turn/start": self._turn_start,
             "turn/end": self._turn_end,
@@ -208,14 +210,14 @@ class Normalizer:
             }
         message = data.get("message")
         if isinstance(message, dict) and isinstance(message.get("id"), str):
-            self._results[row.seq] = message["id"]
+            self.results[row.seq] = message["id"]
 
     def _result_id(self, row: Row) -> str:
         operation = row.surfaceOp
         if not isinstance(operation, dict) or operation.get("op") != "replace":
             return self._message_id(row.seq)
         start = operation.get("start")
-        found = self._results.get(start) if isinstance(start, int) else None
+        found = self.results.get(start) if isinstance(start, int) else None
         if found is None:
             raise Refusal("a tool/result replaces an event that is no result", seq=row.seq)
         return found
