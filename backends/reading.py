@@ -15,7 +15,14 @@ from . import jsontext, schema
 from .codes import Code
 from .disk import Disk, OsDisk
 from .errors import SessionError
-from .event import EnvelopeError, Event, RowError, decode_line, decode_lines
+from .event import (
+    EnvelopeError,
+    Event,
+    RowError,
+    decode_line,
+    decode_lines,
+    is_marked_ignorable,
+)
 from .fold import LogFold
 from .generations.current import MigratingReader
 from .header import VERSION, Header, decode_header, decode_stored_header
@@ -184,6 +191,8 @@ class LogReader(LinePass[Event]):
             # Judged at the end: an unknown type or a damaged frame further on comes first.
             event = Event(error.type, expected, self.fold.last_time, b"{}", ignorable=True)
             self._note_fault(event, line, error)
+            if not schema.is_known(error.type) and not is_marked_ignorable(line.text):
+                self._note_unknown(event)
             return event
         return event if event.seq == expected else None
 

@@ -1,12 +1,15 @@
-"""Loading and repairing a long v0 log, beside the harness's own reader of the same file.
+"""Loading and repairing a long log, beside the harness's own reader of the same file.
 
 ``python -m benchmarks.load [--events N] [--rounds N] [--json]``. The harness's own store writes the
-logs, its last step left open, so that there is something to repair. A round loads each log once
-with either reader, each in a process of its own that measures from the call on, without its start.
+logs (v0), its last step left open, so that there is something to repair; migrated, they are the v3
+ones. A round loads each log once with either reader, each in a process of its own that measures
+from the call on, without its start.
 
-The two do not do quite the same. The harness keeps every event in memory and appends what repairs
-the log to its file; ours reads the log as the current format, so it migrates it in memory (v0 to
-v3, with the checks on the target), keeps the state and derives the repair, and writes nothing.
+The two do not do quite the same. Of a v0 log the harness keeps every event in memory and appends
+what repairs it to the file; ours reads the log as the current format, so it carries it over in
+memory (v0 to v3, with the checks on the target), keeps the state and derives the repair, and writes
+nothing. Of a v3 log the harness's published codec and restorer are measured: no store of that
+generation is published, and so nothing of theirs repairs it.
 """
 
 from __future__ import annotations
@@ -21,12 +24,18 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from interlock.backends import payloads, schema
 from interlock.backends.disk import OsDisk
+from interlock.backends.generations.publish import migrate
 from interlock.backends.source import LogFile
 
 from .npm import NotThereError, installed
 
 SHAPES = ("streamed", "short", "unpacked", "calls")
+#: Without packing, the same events come out of the migration.
+CURRENT = ("streamed", "short", "calls")
+#: The harness's v3 codec and restorer, which a test has as well.
+_CODEC = Path(__file__).parents[1] / "tests" / "peers" / "harness"
 
 _OURS = """
 import json, resource, sys, time
@@ -37,6 +46,11 @@ from interlock.backends.repair import closers
 unit = 1 if sys.platform == "darwin" else 1024
 
 def peak():
+    # What resource counts begins with the process that started this one.
+    status = Path("/proc/self/status")
+    if status.exists():
+        [line] = [l for l in status.read_text().splitlines() if l.startswith("VmHWM:")]
+        return int(line.split()[1]) * 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 before, begun = peak(), time.perf_counter()
@@ -49,44 +63,69 @@ print(json.dumps(told))
 
 
 def measure(events: int, rounds: int, directory: Path) -> list[dict[str, Any]]:
-    """Return a row for each shape of log. Raises :class:`NotThereError`."""
-    home = installed()
+    """Return a row for each shape of log and generation. Raises :class:`NotThereError`."""
+    home, codec = installed(), installed(_CODEC)
     node = home / "node_modules" / ".bin" / "node"
+    logs: dict[tuple[str, str], Path] = {}
     for shape in SHAPES:
         _told([node, home / "write.mjs", directory / shape, str(events), shape])
-    ours: dict[str, list[dict[str, Any]]] = {shape: [] for shape in SHAPES}
-    theirs: dict[str, list[dict[str, Any]]] = {shape: [] for shape in SHAPES}
+        logs["v0", shape] = _log(directory / shape)
+    for shape in CURRENT:
+        root = directory / f"{shape}-v3"
+        shutil.copytree(directory / shape, root)
+        logs["v3", shape] = migrate(_log(root), "long", OsDisk(), durable=False).path
+    ours: dict[tuple[str, str], list[dict[str, Any]]] = {log: [] for log in logs}
+    theirs: dict[tuple[str, str], list[dict[str, Any]]] = {log: [] for log in logs}
     for number in range(rounds):
-        for shape in SHAPES:
+        for log, path in logs.items():
             # Loading repairs the file: a fresh copy each time, which both find in the page cache.
-            copy = directory / f"copy-{number}-{shape}"
-            shutil.copytree(directory / shape, copy)
-            ours[shape].append(_told([sys.executable, "-c", _OURS, _log(copy)]))
-            theirs[shape].append(_told([node, home / "load.mjs", copy]))
+            copy = directory / f"copy-{number}"
+            at = copy / path.relative_to(path.parents[2])
+            at.parent.mkdir(parents=True)
+            shutil.copyfile(path, at)
+            ours[log].append(_told([sys.executable, "-c", _OURS, at]))
+            if log[0] == "v0":
+                theirs[log].append(_told([node, home / "load.mjs", copy]))
+            else:
+                theirs[log].append(_restored(codec, at))
             shutil.rmtree(copy)
-    return [_row(shape, unpacked(_log(directory / shape)), ours, theirs) for shape in SHAPES]
+    return [_row(*log, unpacked(path), ours[log], theirs[log]) for log, path in logs.items()]
+
+
+def _restored(codec: Path, path: Path) -> dict[str, Any]:
+    """Have the harness's v3 codec and restorer read a log."""
+    known = sorted(payloads.BY_TYPE.keys() | schema.OTHER_TYPES)
+    asked = json.dumps({"path": str(path), "known": known}) + "\n"
+    node = codec / "node_modules" / ".bin" / "node"
+    told = _told([node, codec / "accept.mjs"], asked)
+    if told["error"] is not None:
+        raise RuntimeError(f"the harness refuses {path}: {told['error']}")
+    return told
 
 
 def _row(
+    generation: str,
     shape: str,
     size: int,
-    ours: dict[str, list[dict[str, Any]]],
-    theirs: dict[str, list[dict[str, Any]]],
+    ours: list[dict[str, Any]],
+    theirs: list[dict[str, Any]],
 ) -> dict[str, Any]:
-    mine = statistics.median(told["ms"] for told in ours[shape])
-    other = statistics.median(told["ms"] for told in theirs[shape])
-    pairs = zip(ours[shape], theirs[shape], strict=True)
+    mine = statistics.median(told["ms"] for told in ours)
+    other = statistics.median(told["ms"] for told in theirs)
+    pairs = zip(ours, theirs, strict=True)
     return {
+        "log": generation,
         "shape": shape,
-        "events": theirs[shape][0]["events"],
-        "current_events": ours[shape][0]["events"],
+        "events": theirs[0]["events"],
+        "current_events": ours[0]["events"],
         "unpacked_mb": round(size / 1e6, 1),
         "interlock_ms": round(mine),
         "harness_ms": round(other),
         "faster": round(statistics.median(b["ms"] / a["ms"] for a, b in pairs), 2),
-        "interlock_grown_mb": round(max(told["grown"] for told in ours[shape]) / 1e6, 1),
-        "interlock_rss_mb": round(max(told["rss"] for told in ours[shape]) / 1e6),
-        "harness_rss_mb": round(max(told["rss"] for told in theirs[shape]) / 1e6),
+        "interlock_grown_mb": round(max(told["grown"] for told in ours) / 1e6, 1),
+        "interlock_rss_mb": round(max(told["rss"] for told in ours) / 1e6),
+        "times_unpacked": round(max(told["rss"] for told in ours) / size, 1),
+        "harness_rss_mb": round(max(told["rss"] for told in theirs) / 1e6),
     }
 
 
@@ -101,8 +140,10 @@ def unpacked(path: Path) -> int:
         return len(file.header_line()) + sum(len(lines.text) for lines in file.lines())
 
 
-def _told(command: list[Any]) -> dict[str, Any]:
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
+def _told(command: list[Any], asked: str = "") -> dict[str, Any]:
+    done = subprocess.run(
+        command, input=asked, capture_output=True, text=True, check=True, timeout=300
+    )
     told: dict[str, Any] = json.loads(done.stdout)
     return told
 

@@ -40,7 +40,7 @@ from .v0_to_v1 import V0ToV1
 from .v1_to_v2 import V1ToV2
 from .v2_to_v3 import V2ToV3, looks_made
 
-_PLAIN_ENDS = tuple({"kind": kind} for kind in ("completed", "blocked", "max-tokens", "interrupted"))
+_PLAIN_ENDS = [{"kind": kind} for kind in ("completed", "blocked", "max-tokens", "interrupted")]
 _BY_USER = {"kind": "user"}
 
 
@@ -112,7 +112,6 @@ class Shortcut:
             second._attempt is not None
             or rules._turn != row.data.turn
             or rules._step is not None
-            or rules._calls
             or rules._compaction is not None
             or reason not in _PLAIN_ENDS
             or not _is_bare(row)
@@ -180,7 +179,6 @@ class Shortcut:
         message = data.message
         if (
             row.surfaceOp != "append"
-            or self._third._head is None
             or rules._step != data.step
             or rules._turn != data.turn
             or looks_made(message.id)
@@ -238,7 +236,6 @@ class Shortcut:
             call is None
             or not call[2]
             or second._attempt is not None
-            or self._third._head is None
             or row.surfaceOp != "append"
             or rules._step != data.step
             or rules._turn != data.turn

@@ -18,7 +18,7 @@ from .. import jsontext, schema
 from ..codes import Code
 from ..disk import Disk, OsDisk
 from ..errors import SessionError
-from ..event import EnvelopeError, Event, RowError
+from ..event import EnvelopeError, Event, RowError, is_marked_ignorable
 from ..fold import LogFold
 from ..header import StoredHeader, decode_stored_header
 from ..passes import Dropped, LinePass
@@ -111,7 +111,10 @@ class StoredPass(LinePass[Item | Lean]):
                 return None
             self.fault(f"{error.type} at seq {error.seq}: {error}", line, error.seq)
             self.next_seq = expected + 1
-            return Row(error.type, expected, 0, {})
+            row = Row(error.type, expected, 0, {})
+            if error.type not in self._known and not is_marked_ignorable(line.text):
+                self._unknown = self._unknown or row
+            return row
         if item.seq != expected:
             return None
         if isinstance(item, Run):

@@ -14,9 +14,11 @@ import msgspec
 import pytest
 from interlock.backends.disk import OsDisk
 from interlock.backends.errors import SessionError
+from interlock.backends.frames import encode
 from interlock.backends.generations.current import Chain, MigratingReader
 from interlock.backends.generations.refusal import Refusal
 from interlock.backends.generations.stored import StoredPass
+from interlock.backends.paths import log_name
 from interlock.backends.source import LogFile
 
 SAMPLES = Path(__file__).parents[3] / ".." / "shared" / "dsh" / "samples"
@@ -41,6 +43,9 @@ ODD = (
     "append",
     "v2-to-v3-system-x",
 )
+
+
+_BLOCK = ("data", "message", "content", 0)
 
 
 def picture(value: Any) -> Any:
@@ -134,13 +139,16 @@ def numbered(rows: Rows) -> Rows:
 
 @pytest.fixture
 def put(old, tmp_path: Path):
-    """Write rows as they are, in lines as every writer has them."""
+    """Write rows as they are, in lines as every writer has them: raw, or a frame for each.
 
-    def put(version: int, rows: Rows, **header: Any) -> Path:
-        path = tmp_path / ("session.jsonl" if version == 0 else f"session.v{version}.jsonl")
+    Only rows that stand in one frame, or in the raw file, are decoded at once.
+    """
+
+    def put(version: int, rows: Rows, *, framed: bool = False, **header: Any) -> Path:
+        path = tmp_path / log_name(version, compressed=framed)
         lines = [old.header(version, **header), *rows]
-        text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
-        path.write_text(text)
+        texts = [json.dumps(line, separators=(",", ":")).encode() + b"\n" for line in lines]
+        path.write_bytes(b"".join(map(encode, texts) if framed else texts))
         return path
 
     return put
@@ -182,10 +190,19 @@ def damaged(rows: Rows, at: int) -> Iterator[Rows]:
     yield numbered(bare(before + behind))
     yield numbered(bare([*before, row, row, *behind]))
     yield numbered(bare([*before, *behind[:1], row, *behind[1:]]))
+    yield numbered(bare([*before, *behind[:2], row, *behind[2:]]))
     yield numbered(bare([*before, *behind[:4], row, *behind[4:]]))
     yield [*before, row | {"ignorable": True}, *behind]
     yield [*before, row | {"surfaceOp": "append"}, *behind]
     yield [*before, row | {"sourceEventSeqs": [0, 2]}, *behind]
+    yield [*before, row | {"sourceEventSeqs": [12]}, *behind]
+    if row["type"] == "tool/result":
+        block = row["data"]["message"]["content"][0]
+        failed = {"data": row["data"] | {"error": {"name": "n", "code": "c"}}}
+        yield [*before, row | failed, *behind]
+        yield [*before, replaced(row | failed, (*_BLOCK, "isError"), True), *behind]
+        yield [*before, replaced(row, _BLOCK, block["content"][0]), *behind]
+        yield [*before, replaced(row, _BLOCK[:-1], [block, block]), *behind]
     for path in leaves(row):
         yield [*before, without(row, path), *behind]
         for value in ODD:
@@ -209,16 +226,33 @@ def test_a_plain_log_goes_the_short_way_nearly_whole(old, put, monkeypatch, vers
 @pytest.mark.parametrize("version", [0, 1])
 def test_both_ways_end_alike_whatever_one_row_says(old, put, version: int, base) -> None:
     rows, sound, refused = base(old, version), 0, 0
+    # Some rows of the winding one are not decoded with others.
+    framed = base is winding
     assert isinstance(taken(put(version, rows), short=False), dict)
     for at in range(len(rows)):
         # The two differ in one edge only: v1 gets a share.
         for other in islice(damaged(rows, at), 0, None, 1 if version == 0 else 5):
-            path = put(version, other)
+            path = put(version, other, framed=framed)
             expected = taken(path, short=False)
             assert taken(path, short=True) == expected, (expected, other[at])
             sound += isinstance(expected, dict)
             refused += isinstance(expected, tuple)
     assert min(sound, refused) > (500 if version == 0 else 100)
+
+
+@pytest.mark.parametrize("boundary", ["turn/start", "turn/end"])
+def test_a_turn_that_crosses_a_compaction_is_refused_whichever_way(old, put, boundary) -> None:
+    start = old.event("compaction/start", compactionId="k", turn=None)
+    turn = [old.turn(1), old.step(1), old.step_end(1)]
+    if boundary == "turn/start":
+        rows = [start, *turn]
+    else:
+        start["data"]["turn"] = 1
+        rows = [*turn, start, old.turn_end(1)]
+    path = put(0, numbered(rows))
+    expected = taken(path, short=False)
+    assert expected[1] == f"{boundary} crosses an open compaction"
+    assert taken(path, short=True) == expected
 
 
 @pytest.mark.parametrize("inherited", [0, 4, 10])
