@@ -81,6 +81,14 @@ def _has_bad_text(pair: Pair) -> bool:
     return False
 
 
+def _has_no_number(row: dict[str, Any]) -> bool:
+    data, kind = row.get("data"), row.get("type")
+    if kind not in ("turn/start", "step/start") or not isinstance(data, dict):
+        return False
+    numbers = [data.get(name) for name in ("turn", "step")[: 1 + (kind == "step/start")]]
+    return not all(type(number) is float and number >= 1 for number in numbers)
+
+
 def _as_javascript(value: Any) -> Any:
     """Return a value as a reader has it that knows no number but a double."""
     if isinstance(value, dict):
@@ -101,6 +109,12 @@ REASONS: dict[str, Callable[[Pair], bool]] = {
     "a row without a type": lambda pair: any(type(r.get("type")) is not str for r in pair.rows),
     # The harness calls whatever is below its own version an older one.
     "a version that never was": lambda pair: "the header says v" in pair.why,
+    # The harness closes it with whatever stands there, and may then refuse its own row.
+    "a turn or step that has no number": lambda pair: any(map(_has_no_number, pair.rows)),
+    # L10: never told as corruption. The harness looks at some members before it looks at types.
+    "an unknown type beside other damage": lambda pair: (
+        (pair.ours, pair.theirs) == ("SESSION_FORMAT_UNSUPPORTED", "SESSION_CORRUPT")
+    ),
     # L8: nothing tells whether such a frame is whole.
     "a frame without a checksum": lambda pair: "no content checksum" in pair.why,
     # Nobody could say that the call was made, or answer it.
