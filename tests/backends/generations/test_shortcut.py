@@ -114,7 +114,7 @@ def winding(old: Any, _version: int) -> Rows:
     end = old.chunk("finish", reason={"kind": "stop"})
     call = {"turn": 1, "step": 1, "callId": "c", "name": "t", "arguments": "{}"}
     rows += [one, note, one, end, old.answer(old.tool("c"), sourceEventSeqs=[4, 6, 7])]
-    rows += [old.event("tool/call", **call), one, end, old.result("c", sourceEventSeqs=[9])]
+    rows += [old.event("tool/call", **call), one, end, old.result("c")]
     rows += [one, old.user("between"), end, old.step_end(1), old.turn_end(1)]
     place = {"turn": 2, "step": 1}
     one = old.chunk("text-delta", **place, index=0, text="a")
