@@ -116,6 +116,12 @@ class EnvelopeError(ValueError):
         self.seq = seq
 
 
+def is_marked_ignorable(line: bytes) -> bool:
+    """Tell whether a row with wrong members says that it may be passed over."""
+    row = jsontext.loads(line)
+    return isinstance(row, dict) and row.get("ignorable") is True
+
+
 def draft(
     type: str,  # noqa: A002 - the row's own word
     data: dict[str, Any],

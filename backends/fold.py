@@ -349,18 +349,27 @@ class LogFold:
 
     def _tool_call(self, event: Event, data: dict[str, Any]) -> None:
         call_id = data.get("callId")
-        call = self.open_calls.get(call_id) if isinstance(call_id, str) else None
+        if isinstance(call_id, str):
+            self.call_started(call_id, event.seq)
+
+    def call_started(self, call_id: str, seq: int) -> None:
+        """Note that event ``seq`` starts a call, if it is one of the open step's."""
+        call = self.open_calls.get(call_id)
         if call is not None:
-            self.open_calls[call.call_id] = _moved(call, event.seq, call.result_seq)
+            self.open_calls[call_id] = _moved(call, seq, call.result_seq)
 
     def _tool_result(self, event: Event, data: dict[str, Any]) -> None:
-        if event.surface_op != "append":
-            return
-        call = self.open_calls.get(data["message"]["source"]["callId"])
+        if event.surface_op == "append":
+            call_id = data["message"]["source"]["callId"]
+            self.call_answered(call_id, event.seq, data.get("error"))
+
+    def call_answered(self, call_id: str, seq: int, error: Any = None) -> None:
+        """Note that event ``seq`` answers a call, if it is one of the open step's."""
+        call = self.open_calls.get(call_id)
         if call is not None and call.result_seq is None:
-            self.open_calls[call.call_id] = _moved(call, call.call_seq, event.seq)
-            if "error" in data:
-                self._failed(call, data["error"])
+            self.open_calls[call_id] = _moved(call, call.call_seq, seq)
+            if error is not None:
+                self._failed(call, error)
 
     def _failed(self, call: CallState, error: Any) -> None:
         unknown = isinstance(error, dict) and error.get("code") == Code.TOOL_OUTCOME_UNKNOWN

@@ -18,8 +18,8 @@ MAGIC = b"\x28\xb5\x2f\xfd"
 #: What a decoder sets aside at most, in bytes; the harness's frames ask for 2 MiB.
 MAX_WINDOW = 128 * 1024 * 1024
 
-#: Blocks decoded at a time: each holds at most 128 KiB, so a step yields at most 4 MiB.
-_STEP = 32
+#: Blocks decoded at a time: each holds at most 128 KiB, so a step yields at most 1 MiB.
+_STEP = 8
 
 _CHECKSUM = 0x04
 _FIRST_CHUNK = 4 * 1024

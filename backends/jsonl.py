@@ -332,8 +332,7 @@ class JsonlBackend:
         path, dropped = self._migrated(session_id, directory, self._current(directory))
         with LogFile(path, self._disk) as file:
             reader = LogReader(file, expect_id=session_id)
-            for _ in reader.events():
-                pass
+            reader.read()
             status = file.status
         self._refuse_misplaced(reader.header, directory, path)
         torn = reader.recovered

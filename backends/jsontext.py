@@ -57,6 +57,18 @@ def loads(data: bytes | str) -> Any:
         raise ValueError("not JSON: nested too deeply") from error
 
 
+def loads_anyhow(data: bytes) -> Any:
+    """Decode one JSON value as :func:`loads` does, or with its bad UTF-8 replaced.
+
+    For looking at lines that are damage already: the harness's reader replaces it everywhere.
+    Raises ``ValueError``.
+    """
+    try:
+        return loads(data)
+    except ValueError:
+        return loads(data.decode("utf-8", "replace"))
+
+
 def _has_surrogate_escape(data: bytes | str) -> bool:
     text = data if isinstance(data, bytes) else data.encode("utf-8", "surrogatepass")
     return b"\\ud" in text or b"\\uD" in text

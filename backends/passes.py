@@ -75,6 +75,9 @@ class Reader(Protocol):
     def events(self) -> Iterator[Event]:
         """Yield every current event; raise what refuses the log."""
 
+    def read(self) -> None:
+        """Read to the end as :meth:`events` does, for who wants none of the events."""
+
 
 class LinePass(ABC, Generic[Row]):
     """Yields a file's rows, and judges what is no row."""

@@ -15,7 +15,14 @@ from . import jsontext, schema
 from .codes import Code
 from .disk import Disk, OsDisk
 from .errors import SessionError
-from .event import EnvelopeError, Event, RowError, decode_line, decode_lines
+from .event import (
+    EnvelopeError,
+    Event,
+    RowError,
+    decode_line,
+    decode_lines,
+    is_marked_ignorable,
+)
 from .fold import LogFold
 from .generations.current import MigratingReader
 from .header import VERSION, Header, decode_header, decode_stored_header
@@ -71,8 +78,7 @@ def read_log(path: Path, *, disk: Disk | None = None, expect_id: str | None = No
         with LogFile(Path(path), disk) as file:
             try:
                 reader = open_reader(file, expect_id=expect_id)
-                for _ in reader.events():
-                    pass
+                reader.read()
                 return Reading(reader, disk)
             except SessionError:
                 if last_try or not file.changed():
@@ -164,6 +170,11 @@ class LogReader(LinePass[Event]):
                 fold.next_seq = event.seq + 1
         self._judge()
 
+    def read(self) -> None:
+        """Read to the end: :meth:`events` without whoever takes them."""
+        for _ in self.events():
+            pass
+
     def _rows(self, text: bytes) -> list[Event] | None:
         return decode_lines(text, self.fold.next_seq)
 
@@ -180,13 +191,15 @@ class LogReader(LinePass[Event]):
             # Judged at the end: an unknown type or a damaged frame further on comes first.
             event = Event(error.type, expected, self.fold.last_time, b"{}", ignorable=True)
             self._note_fault(event, line, error)
+            if not schema.is_known(error.type) and not is_marked_ignorable(line.text):
+                self._note_unknown(event)
             return event
         return event if event.seq == expected else None
 
     def _look_behind(self, line: Line) -> bool:
         """Tell whether a line behind damage ends a turn; refuse what no v3 file may hold at all."""
         try:
-            row = jsontext.loads(line.text)
+            row = jsontext.loads_anyhow(line.text)
         except ValueError:
             return False
         if not isinstance(row, dict):

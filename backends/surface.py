@@ -88,13 +88,17 @@ class Surface:
     def enter(self, event: Event) -> None:
         """Check a surface event and enter it; :class:`SurfaceError` says why not."""
         if event.surface_op == "append" and event.type != "system/message":
-            self._seqs.append(event.seq)
-            self._tags.append(_tag(event))
-            if self.first_type is None:
-                self.first_type = event.type
+            self.append(event.type, event.seq, _call_of(event))
         else:
             self.check(event)
             self.apply(event)
+
+    def append(self, kind: str, seq: int, call_id: str = "") -> None:
+        """Enter an event at the end, no system message; ``call_id`` is a tool result's call."""
+        self._seqs.append(seq)
+        self._tags.append(_tag_of(kind, call_id))
+        if self.first_type is None:
+            self.first_type = kind
 
     def copy(self) -> Surface:
         """Return an independent copy."""
@@ -118,8 +122,15 @@ class Surface:
 
 
 def _tag(event: Event) -> int:
-    kind = _KINDS[event.type]
-    if kind != _TOOL_RESULT:
-        return kind
+    return _tag_of(event.type, _call_of(event))
+
+
+def _call_of(event: Event) -> str:
+    call_id = event.data["message"]["source"]["callId"] if event.type == "tool/result" else ""
+    return str(call_id)
+
+
+def _tag_of(kind: str, call_id: str) -> int:
+    tag = _KINDS[kind]
     # Only compared with others of this process.
-    return hash(event.data["message"]["source"]["callId"]) & _DIGEST | kind
+    return tag if tag != _TOOL_RESULT else hash(call_id) & _DIGEST | tag

@@ -170,8 +170,7 @@ def _read_log(path: Path, expect_id: str | None, disk: Disk) -> dict[str, Any]:
             version = file.version
             reader = open_reader(file, expect_id=expect_id)
             session_id, version = reader.header.id, reader.version
-            for _ in reader.events():
-                pass
+            reader.read()
     except SessionError as error:
         found = error.details.get("version")
         version = found if isinstance(found, int) else version

@@ -1,8 +1,8 @@
 """Verifying many logs at once: other processes read, this one collects.
 
 ``python -m interlock.backends.verify_pool ROOT`` is one of those processes. It gets a log on each
-line of its standard input and answers with one line each, as JSON; it ends when its input does, so
-also when the process that asked is gone.
+line of its standard input and answers with one line each, as JSON. It ends at once when its input
+does, in the middle of a log too: the process that asked is gone.
 """
 
 from __future__ import annotations
@@ -112,12 +112,21 @@ def main() -> None:
     from .verify import verify_log
 
     disk = OverlayDisk(Path(sys.argv[1]), OsDisk())
-    for line in sys.stdin.buffer:
-        asked = json.loads(line)
-        path = Path(os.fsdecode(bytes.fromhex(asked["path"])))
-        entry = verify_log(path, asked["id"], disk)
+    asked: SimpleQueue[bytes] = SimpleQueue()
+    Thread(target=_hear, args=(asked,), daemon=True).start()
+    while True:
+        question = json.loads(asked.get())
+        path = Path(os.fsdecode(bytes.fromhex(question["path"])))
+        entry = verify_log(path, question["id"], disk)
         sys.stdout.buffer.write(json.dumps(entry).encode() + b"\n")
         sys.stdout.buffer.flush()
+
+
+def _hear(asked: SimpleQueue[bytes]) -> None:
+    for line in sys.stdin.buffer:
+        asked.put(line)
+    # Nobody waits for an answer any more.
+    os._exit(0)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 from pathlib import Path
@@ -41,6 +40,8 @@ def demo(
     Everything is offline and happens on scratch copies. Ends with 0 if every agent finished and
     logs and world agree, with 1 otherwise.
     """
+    import asyncio
+
     from ..demo.play import play
     from ..demo.tree import NoTreeError
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 import time
@@ -44,6 +43,8 @@ def run(
       model     kind = "scripted", script = (text, calls, ...), or
                 kind = "python", factory = "module:callable", options
     """
+    import asyncio
+
     from ..hosting.file import FileError, read_file
     from ..hosting.host import host
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NoReturn
 
 from .. import schema
 from ..codes import Code
@@ -13,9 +14,11 @@ from ..header import VERSION, Header, StoredHeader
 from ..passes import Recovered
 from ..source import LogFile
 from ..surface import SurfaceError
+from .lean_rows import Lean
 from .refusal import Refusal
 from .relationships import Relationships
-from .rows import Item, Row
+from .rows import LAST_WITH_CHUNKS, Item, Row
+from .shortcut import Shortcut
 from .stored import StoredPass, StoredReader
 from .v0_to_v1 import V0ToV1
 from .v1_to_v2 import V1ToV2
@@ -33,29 +36,56 @@ class Chain:
         self._third = V2ToV3(header)
         self.header = self._third.header.header
         self.fold = LogFold()
+        self._checks = Checks(self.fold)
 
     def events(self, items: Iterator[Item]) -> Iterator[Event]:
         """Yield the current events of a log's items. Raises :class:`Refusal`."""
-        first, second, third = self._first, self._second, self._third
-        checks = Checks(self.fold)
-        check = checks.check
+        third, check = self._third, self._checks.check
         for item in items:
-            if first is not None:
-                first.take(item)
-            if second is not None:
-                rows: Iterable[Row] = second.take(item)
-            else:
-                rows = (item,) if isinstance(item, Row) else ()
-            for row in rows:
+            for row in self._moved(item):
                 for event in third.take(row):
                     check(event)
                     yield event
+        yield from self._finish()
+
+    def read(self, batches: Iterator[Sequence[Item | Lean]]) -> None:
+        """Take a log's items in as :meth:`events` does, giving none out. Raises :class:`Refusal`.
+
+        Not for a log that inherited its beginning, nor for one that has its streams in its answers.
+        """
+        if self._second is None:
+            raise LookupError(f"there is no short way for v{self._third.header.version}")
+        relationships = self._checks.relationships
+        ways = Shortcut(self._first, self._second, self._third, relationships, self.fold).ways
+        for batch in batches:
+            for item in batch:
+                way = ways.get(type(item))
+                if way is None or not way(item):
+                    self._take_all(item.row() if isinstance(item, Lean) else item)
+        for _ in self._finish():
+            pass
+
+    def _take_all(self, item: Item) -> None:
+        for row in self._moved(item):
+            for event in self._third.take(row):
+                self._checks.check(event)
+
+    def _moved(self, item: Item) -> Iterable[Row]:
+        """Return what v2 has of the next item."""
+        if self._first is not None:
+            self._first.take(item)
+        if self._second is not None:
+            return self._second.take(item)
+        return (item,) if isinstance(item, Row) else ()
+
+    def _finish(self) -> Iterator[Event]:
+        second, third, check = self._second, self._third, self._checks.check
         for row in second.finish() if second is not None else ():
             for event in third.take(row):
                 check(event)
                 yield event
         third.finish()
-        checks.finish()
+        self._checks.finish()
 
 
 class Checks:
@@ -63,20 +93,20 @@ class Checks:
 
     def __init__(self, fold: LogFold) -> None:
         self._fold = fold
-        self._relationships = Relationships(fold)
+        self.relationships = Relationships(fold)
 
     def check(self, event: Event) -> None:
         """Check the next event and take it in. Raises :class:`Refusal`."""
         try:
             schema.check_row(event)
-            self._relationships.check(event)
+            self.relationships.check(event)
             self._fold.replay(event)
         except (schema.SchemaError, SurfaceError) as error:
             raise Refusal(f"{event.type}: {error}") from error
 
     def finish(self) -> None:
         """Check what only the log's end decides. Raises :class:`Refusal`."""
-        self._relationships.finish()
+        self.relationships.finish()
 
 
 class MigratingReader:
@@ -115,12 +145,30 @@ class MigratingReader:
             self.fold = chain.fold
             yield from chain.events(items)
         except Refusal as refusal:
-            # Damage further on comes first; then what the log's own generation refuses.
-            for _ in items:
+            self._refuse(refusal, items)
+
+    def read(self) -> None:
+        """Read to the end as :meth:`events` does, the short way where there is one."""
+        header = self._rows.header
+        if self.version > LAST_WITH_CHUNKS or header.inherited is not None:
+            for _ in self.events():
                 pass
-            for _ in StoredReader(self._file, expect_id=self._expect_id).events():
-                pass
-            raise self._unsupported(refusal) from refusal
+            return
+        batches = self._rows.lean_batches()
+        try:
+            chain = Chain(header)
+            self.fold = chain.fold
+            chain.read(batches)
+        except Refusal as refusal:
+            self._refuse(refusal, batches)
+
+    def _refuse(self, refusal: Refusal, rest: Iterator[object]) -> NoReturn:
+        # Damage further on comes first; then what the log's own generation refuses.
+        for _ in rest:
+            pass
+        for _ in StoredReader(self._file, expect_id=self._expect_id).events():
+            pass
+        raise self._unsupported(refusal) from refusal
 
     def _unsupported(self, refusal: Refusal) -> SessionError:
         where = "" if refusal.seq is None else f" (event {refusal.seq})"

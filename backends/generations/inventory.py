@@ -116,7 +116,12 @@ def _messages(_value: Any, data: dict[str, Any]) -> str | None:
 
 
 def _stream(value: Any, _data: dict[str, Any]) -> str | None:
-    for record in value.stream:
+    return stream_fault(value.stream)
+
+
+def stream_fault(stream: list[dict[str, Any]]) -> str | None:
+    """Return what is wrong with the single chunks in an answer's stream, or None."""
+    for record in stream:
         if record.get("type") == "chunk":
             fault = _chunk_fault(record.get("chunk"))
             if fault is not None:

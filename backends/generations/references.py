@@ -41,6 +41,10 @@ class SeqMap:
         """Note where a source event went."""
         self._targets[source] = target
 
+    def went(self, source: int) -> int:
+        """Return where an event that was noted went, or :data:`GONE`."""
+        return self._targets[source]
+
     def move(self, row: Row) -> None:
         """Rewrite, in place, every reference that an event holds.
 

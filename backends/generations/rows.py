@@ -86,7 +86,9 @@ class Run(msgspec.Struct):
 Item = Row | Run
 
 
-class _Texts(msgspec.Struct, forbid_unknown_fields=True):
+class Texts(msgspec.Struct, forbid_unknown_fields=True):
+    """The payload of a packed row of text or reasoning."""
+
     turn: Count
     step: Count
     index: Count
@@ -94,7 +96,9 @@ class _Texts(msgspec.Struct, forbid_unknown_fields=True):
     texts: Annotated[list[str], Meta(min_length=1)]
 
 
-class _Arguments(msgspec.Struct, forbid_unknown_fields=True):
+class Arguments(msgspec.Struct, forbid_unknown_fields=True):
+    """The payload of a packed row of a call's arguments."""
+
     turn: Count
     step: Count
     index: Count
@@ -128,10 +132,10 @@ class _Any(Row, kw_only=True):
 _decode_any = msgspec.json.Decoder(_Any).decode_lines
 _decode_row = msgspec.json.Decoder(Row).decode
 _decode_packed = msgspec.json.Decoder(_Packed).decode
-_SHAPES: dict[str, type[_Texts] | type[_Arguments]] = {
-    "text-chunks": _Texts,
-    "reasoning-chunks": _Texts,
-    "tool-call-chunks": _Arguments,
+_SHAPES: dict[str, type[Texts] | type[Arguments]] = {
+    "text-chunks": Texts,
+    "reasoning-chunks": Texts,
+    "tool-call-chunks": Arguments,
 }
 _TAGS = tuple(b'{"type":"%b"' % tag.encode() for tag in _SHAPES)
 
@@ -270,7 +274,12 @@ def _run(kind: str, seq: int, time0: int, data: dict[str, Any]) -> Run:
         shape = msgspec.convert(data, _SHAPES[kind])
     except msgspec.ValidationError as error:
         raise RowError(f"a malformed {kind} row: {error}") from error
-    texts = shape.args if isinstance(shape, _Arguments) else shape.texts
+    return make_run(kind, seq, time0, shape)
+
+
+def make_run(kind: str, seq: int, time0: int, shape: Texts | Arguments) -> Run:
+    """Return the run that a packed row stands for. Raises :class:`RowError`."""
+    texts = shape.args if isinstance(shape, Arguments) else shape.texts
     gaps = shape.dt
     if len(gaps) != len(texts) - 1:
         raise RowError(f"a malformed {kind} row: not one dt between each two members")
@@ -278,7 +287,7 @@ def _run(kind: str, seq: int, time0: int, data: dict[str, Any]) -> Run:
     if seq + len(texts) > MAX_SAFE_INTEGER or not _times_fit(time0, gaps):
         raise RowError(f"a malformed {kind} row: a seq or time is out of range")
     record: dict[str, Any] = {"type": kind, "time0": time0, "index": shape.index, "dt": gaps}
-    if isinstance(shape, _Arguments):
+    if isinstance(shape, Arguments):
         record["id"] = shape.id
         if shape.name is not UNSET:
             record["name"] = shape.name

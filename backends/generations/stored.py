@@ -7,9 +7,9 @@ them, and the events with which it would close an open turn.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from msgspec import UNSET
@@ -18,7 +18,7 @@ from .. import jsontext, schema
 from ..codes import Code
 from ..disk import Disk, OsDisk
 from ..errors import SessionError
-from ..event import EnvelopeError, Event, RowError
+from ..event import EnvelopeError, Event, RowError, is_marked_ignorable
 from ..fold import LogFold
 from ..header import StoredHeader, decode_stored_header
 from ..passes import Dropped, LinePass
@@ -26,15 +26,17 @@ from ..repair import closers
 from ..source import Line, LogFile
 from ..surface import SurfaceError
 from .inventory import STORED_TYPES
+from .lean_rows import Lean, decode_lean
 from .refusal import Refusal
 from .rows import LAST_WITH_CHUNKS, Item, Row, Run, decode_item, decode_items, to_json
+from .stored_shape import check_shape
 from .stored_surface import surface_operation
 from .v0_to_v1 import Normalizer
 
 _FIRST_WITH_MARKER = LAST_WITH_CHUNKS + 1
 
 
-class StoredPass(LinePass[Item]):
+class StoredPass(LinePass[Item | Lean]):
     """One pass over the rows of an older log, checked as far as single rows go."""
 
     def __init__(self, file: LogFile, *, expect_id: str | None = None) -> None:
@@ -53,6 +55,7 @@ class StoredPass(LinePass[Item]):
         self._unknown: Row | None = None
         self._fault: tuple[str, Line, int] | None = None
         self._marked = False
+        self._lean = False
 
     @property
     def last_good_seq(self) -> int:
@@ -64,7 +67,7 @@ class StoredPass(LinePass[Item]):
         Physical damage anywhere comes first, then the session's identity, unknown types, and rows
         with wrong members.
         """
-        for batch in self.batches():
+        for batch in cast("Iterator[Sequence[Item]]", self.batches()):
             if self._fault is None and self._unknown is None:
                 for item in batch:
                     yield item
@@ -73,13 +76,25 @@ class StoredPass(LinePass[Item]):
                         break
         self._judge()
 
+    def lean_batches(self) -> Iterator[Sequence[Item | Lean]]:
+        """Yield items as :meth:`items` does, some at a time and undecided where they can be."""
+        self._lean = True
+        for batch in self.batches():
+            if self._fault is None and self._unknown is None:
+                yield batch
+        self._judge()
+
     def fault(self, reason: str, line: Line, seq: int) -> None:
         """Note that a row is damaged; :meth:`items` raises the first of them at its end."""
         if self._fault is None:
             self._fault = (reason, line, seq)
 
-    def _rows(self, text: bytes) -> list[Item] | None:
-        items = decode_items(text, self.version, self.next_seq, self._plain)
+    def _rows(self, text: bytes) -> Sequence[Item | Lean] | None:
+        items: Sequence[Item | Lean] | None = None
+        if self._lean:
+            items = decode_lean(text, self.version, self.next_seq)
+        if items is None:
+            items = decode_items(text, self.version, self.next_seq, self._plain)
         if items is not None:
             last = items[-1]
             self.next_seq = last.seq + (last.count if isinstance(last, Run) else 1)
@@ -96,7 +111,10 @@ class StoredPass(LinePass[Item]):
                 return None
             self.fault(f"{error.type} at seq {error.seq}: {error}", line, error.seq)
             self.next_seq = expected + 1
-            return Row(error.type, expected, 0, {})
+            row = Row(error.type, expected, 0, {})
+            if error.type not in self._known and not is_marked_ignorable(line.text):
+                self._unknown = self._unknown or row
+            return row
         if item.seq != expected:
             return None
         if isinstance(item, Run):
@@ -113,7 +131,7 @@ class StoredPass(LinePass[Item]):
 
     def _look_behind(self, line: Line) -> bool:
         try:
-            row = jsontext.loads(line.text)
+            row = jsontext.loads_anyhow(line.text)
         except ValueError:
             return False
         return isinstance(row, dict) and row.get("type") == "turn/end"
@@ -233,6 +251,8 @@ class StoredReader:
             raise schema.SchemaError(f"{row.type} may have neither surfaceOp nor sourceEventSeqs")
         if row.type == "request/header" and not isinstance(row.data.get("header"), dict):
             raise schema.SchemaError("request/header has no header object")
+        if self.rows.version == 0:
+            check_shape(row.type, row.data)
         operation = surface_operation(row) if surface else None
         if surface and operation is None:
             raise schema.SchemaError(f"{row.type} has no surfaceOp")

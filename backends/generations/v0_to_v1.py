@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, TypeGuard
 
 from ..header import StoredHeader
 from .inventory import V0_TYPES, check_members, delivery_fault
@@ -34,6 +34,17 @@ RENAMED = {
     "compact/summary": "compaction/summary",
     "compact/end": "compaction/end",
     "compact/prune": "compaction/prune",
+}
+#: Ends of a turn that say nothing else.
+_BARE_ENDS = frozenset({"completed", "blocked", "max-tokens", "interrupted", "disposed"})
+_OLD_ABORTS = frozenset({"aborted", "disposed"})
+#: What an old failure may say, and as what.
+_FAILURE: dict[str, type | tuple[type, ...]] = {
+    "message": str,
+    "code": str,
+    "status": (int, float),
+    "providerRetryAfterMs": (int, float),
+    "requestId": str,
 }
 _CHECKED = frozenset(
     {"request/header", "subagent/descriptor", "session-log-deepseek/delivery-accepted"}
@@ -48,6 +59,8 @@ class V0ToV1:
             raise Refusal(f"its header has the unexpected member {source.unexpected[0]!r}")
         self.header = StoredHeader(1, source.header, source.inherited)
         self._normalizer = Normalizer(source)
+        #: Ids of tool results by seq.
+        self.results = self._normalizer.results
 
     def events(self, items: Iterable[Item]) -> Iterator[Item]:
         """Yield the items of v1. Raises :class:`Refusal`."""
@@ -90,7 +103,7 @@ class Normalizer:
         self._compaction: str | None = None
         self._retries: dict[str, str] = {}
         # Ids of tool results by seq: what a replacement in the oldest shape takes over.
-        self._results: dict[int, str] = {}
+        self.results: dict[int, str] = {}
         self._rules: dict[str, Callable[[Row], None]] = {
             "turn/start": self._turn_start,
             "turn/end": self._turn_end,
@@ -133,9 +146,11 @@ class Normalizer:
             raise Refusal("turn/end has a malformed turn or reason", seq=row.seq)
         if kind == "error" and "error" not in reason:
             row.data["reason"] = {"kind": "error", "error": _failure(reason, row.seq)}
-        elif kind == "disposed" or (kind == "aborted" and "reason" not in reason):
+        elif kind in _BARE_ENDS or (kind == "aborted" and "reason" not in reason):
             if reason.keys() != {"kind"}:
                 raise Refusal("turn/end has a malformed reason", seq=row.seq)
+            if kind not in _OLD_ABORTS:
+                return
             by = "legacy" if kind == "aborted" else kind
             row.data["reason"] = {"kind": "aborted", "reason": {"kind": by}}
 
@@ -208,14 +223,14 @@ class Normalizer:
             }
         message = data.get("message")
         if isinstance(message, dict) and isinstance(message.get("id"), str):
-            self._results[row.seq] = message["id"]
+            self.results[row.seq] = message["id"]
 
     def _result_id(self, row: Row) -> str:
         operation = row.surfaceOp
         if not isinstance(operation, dict) or operation.get("op") != "replace":
             return self._message_id(row.seq)
         start = operation.get("start")
-        found = self._results.get(start) if isinstance(start, int) else None
+        found = self.results.get(start) if isinstance(start, int) else None
         if found is None:
             raise Refusal("a tool/result replaces an event that is no result", seq=row.seq)
         return found
@@ -258,12 +273,22 @@ def _failure(reason: dict[str, Any], seq: int) -> dict[str, Any]:
     if not _is_count(reason.get("step"), 0):
         raise Refusal("turn/end has an error without its step", seq=seq)
     failure = reason.get("failure")
-    if failure is not None and reason.keys() == {"kind", "step", "failure"}:
-        if isinstance(failure, dict):
-            return failure
-    elif reason.keys() in ({"kind", "step", "message"}, {"kind", "step", "message", "code"}):
-        return {"message": reason["message"], "code": reason.get("code", "UNKNOWN")}
+    if reason.keys() == {"kind", "step", "failure"} and _is_failure(failure):
+        return dict(failure)
+    if reason.keys() in ({"kind", "step", "message"}, {"kind", "step", "message", "code"}):
+        told = {"message": reason["message"], "code": reason.get("code", "UNKNOWN")}
+        if _is_failure(told):
+            return told
     raise Refusal("turn/end has a malformed error", seq=seq)
+
+
+def _is_failure(failure: Any) -> TypeGuard[dict[str, Any]]:
+    if not isinstance(failure, dict) or not {"message", "code"} <= failure.keys():
+        return False
+    return all(
+        isinstance(value, _FAILURE.get(name, ())) and not isinstance(value, bool)
+        for name, value in failure.items()
+    )
 
 
 def _is_count(value: Any, least: int) -> bool:

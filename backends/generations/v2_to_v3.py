@@ -169,7 +169,7 @@ class V2ToV3:
         wrapped = row.type not in _WITH_MESSAGES
         messages = (row.data["message"],) if wrapped else messages_of(row.data)
         for message in messages:
-            if message["id"].startswith(_MADE):
+            if looks_made(message["id"]):
                 if message["id"] in self._made_ids:
                     raise Refusal("a message has the id of a made system message", seq=row.seq)
                 self._suspect_ids.add(message["id"])
@@ -213,6 +213,11 @@ class V2ToV3:
                 source = message["source"]
                 if source["kind"] == "plugin" and source["plugin"] == "tools-code-mode":
                     source["plugin"] = "tools-ptc"
+
+
+def looks_made(message_id: str) -> bool:
+    """Tell whether a message's id is like those of the system messages that are made here."""
+    return message_id.startswith(_MADE)
 
 
 def _operation(row: Row) -> SurfaceOp:

@@ -313,6 +313,15 @@ def test_L10_an_unknown_type_comes_before_a_wrong_envelope(raw, lines):
     assert raw.refused().code == "SESSION_FORMAT_UNSUPPORTED"
 
 
+@pytest.mark.parametrize("more", [{"extra": 1}, {"sourceEventSeqs": [7]}, {"surfaceOp": 1}])
+@pytest.mark.parametrize("ignorable", [False, True])
+def test_L10_an_unknown_type_comes_before_its_own_wrong_envelope(raw, lines, more, ignorable):
+    row = {"type": "future/thing", "seq": 0, "time": 5, "data": {}} | more
+    raw.add(lines[:1], [_row(**row | ({"ignorable": True} if ignorable else {}))])
+    expected = "SESSION_CORRUPT" if ignorable else "SESSION_FORMAT_UNSUPPORTED"
+    assert raw.refused().code == expected
+
+
 def test_a_log_of_another_session_is_refused_where_one_was_asked_for(raw, lines):
     raw.add(lines).read()
     assert read_log(raw.path, expect_id="s").last_seq == 11

@@ -56,6 +56,10 @@ def test_L10_an_unknown_type_comes_before_wrong_members(write, old):
     path = write(0, [wrong, old.event("acme/x")])
     assert code_of(read_log, path) == "SESSION_FORMAT_UNSUPPORTED"
     assert code_of(read_log, write(0, [wrong])) == "SESSION_CORRUPT"
+    both = old.event("acme/x") | {"more": 1}
+    assert code_of(read_log, write(0, [both])) == "SESSION_FORMAT_UNSUPPORTED"
+    assert code_of(read_log, write(2, [both])) == "SESSION_FORMAT_UNSUPPORTED"
+    assert code_of(read_log, write(0, [both | {"ignorable": True}])) == "SESSION_CORRUPT"
 
 
 @pytest.mark.parametrize("version", [0, 1])

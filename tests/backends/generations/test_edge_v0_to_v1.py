@@ -115,6 +115,9 @@ def test_an_old_turn_end_gets_the_later_reason(current, old, reason, now):
         (("turn/start", {"turn": 1, "trigger": {}}), "trigger"),
         (("turn/end", {"turn": 1, "reason": {"kind": "aborted", "x": 1}}), "reason"),
         (("turn/end", {"turn": 1, "reason": {"kind": "error", "message": "m"}}), "step"),
+        (("turn/end", {"turn": 1, "reason": {"kind": "completed", "x": 1}}), "reason"),
+        (("turn/end", {"turn": 1, "reason": {"kind": "error", "step": 1, "message": 5}}), "error"),
+        (("turn/end", {"turn": 1, "reason": {"kind": "error", "step": 1, "failure": {}}}), "error"),
         (("turn/start", {"turn": 1, "more": 1}), "more"),
     ],
 )

@@ -1,5 +1,5 @@
 // Reads logs as the harness does: its published v3 codec row by row, strictly, then its restorer.
-// One JSON object a line: in, {path, known}; out, {path, events, error}.
+// One JSON object a line: in, {path, known}; out, {path, events, error, ms, rss}.
 import { readFileSync } from 'node:fs'
 import { createInterface } from 'node:readline'
 import { zstdDecompressSync } from 'node:zlib'
@@ -39,11 +39,15 @@ function read(path, known) {
 
 for await (const line of createInterface({ input: process.stdin })) {
   const { path, known } = JSON.parse(line)
+  const before = performance.now()
   let told
   try {
     told = { path, events: read(path, known), error: null }
   } catch (error) {
     told = { path, events: 0, error: String(error) }
   }
+  told.ms = performance.now() - before
+  // ru_maxrss, in KB.
+  told.rss = process.resourceUsage().maxRSS * 1024
   process.stdout.write(JSON.stringify(told) + '\n')
 }
