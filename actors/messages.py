@@ -504,7 +504,8 @@ class WireCall(msgspec.Struct, frozen=True, array_like=True):
 
     ``started_seq`` is its ``tool/call`` where an earlier life of the dispatcher recorded it: such a
     call is not run again, its outcome is unknown (F3), unless it was ``never_released`` (R6).
-    ``undecided`` are its approval requests that the log still leaves open.
+    ``undecided`` are its approval requests that the log still leaves open. ``cancelled``: it was
+    cancelled already, and an earlier life of the dispatcher was told so (P4).
     """
 
     call_id: str
@@ -513,6 +514,7 @@ class WireCall(msgspec.Struct, frozen=True, array_like=True):
     started_seq: int = -1
     undecided: list[str] = []
     never_released: bool = False
+    cancelled: bool = False
 
 
 class ExecuteStep(Message, frozen=True):

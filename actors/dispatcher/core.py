@@ -229,6 +229,9 @@ class DispatcherCore:
         if step is None or not same:
             _refuse_overlap(step, message)
             calls = [self._call(peer, message, call) for call in message.calls]
+            for call, wire in zip(calls, message.calls, strict=True):
+                if wire.cancelled:
+                    call.cancel("the caller cancelled it")
             if message.cancelled:
                 for call in calls:
                     call.cancel("the step ended before it was run")

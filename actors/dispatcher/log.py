@@ -156,8 +156,8 @@ class LogClient:
             behalf=call.requester_key,
             timeout=RESULT_TIMEOUT,
         )
-        if reply.durable_seq < reply.last_seq:
-            self._remember(call, reply.last_seq, event)
+        key = (call.identity.message_seq, call.call_id)
+        self.appended(call.session, key, event, reply)
         return WireResult(call.call_id, call.name, reply.last_seq, outcome)
 
     # Results that are appended and not yet durable.
@@ -176,14 +176,17 @@ class LogClient:
         fresh = self._fresh.pop(session, {})
         return {key: event for key, (_, event) in fresh.items()} | held
 
-    def _remember(self, call: CallRun, seq: int, event: Draft) -> None:
-        key = (call.identity.message_seq, call.call_id)
-        self._fresh.setdefault(call.session, {})[key] = seq, event
+    def appended(self, session: str, key: tuple[int, str], event: Draft, reply: Appended) -> None:
+        """Keep a result that was appended until it is known to be durable."""
+        seq = reply.last_seq
+        if reply.durable_seq >= seq:
+            return
+        self._fresh.setdefault(session, {})[key] = seq, event
 
         def forget() -> None:
-            results = self._fresh.get(call.session, {})
+            results = self._fresh.get(session, {})
             if results.get(key) == (seq, event):
-                self._drop(call.session, [key])
+                self._drop(session, [key])
 
         self._port.at(self._port.now() + FRESH, forget)
 

@@ -71,12 +71,13 @@ class Reopening:
                 continue
             cited = msgspec.structs.replace(event, sources=(call.call_seq,))
             try:
-                await self._log.append(
+                reply = await self._log.append(
                     message.session, [cited], after=call.call_seq, timeout=RESULT_TIMEOUT
                 )
             except (InterlockError, PeerLostError, ReplyTimeoutError):
                 self._keep(message.session, call, held)
                 continue
+            self._log.appended(message.session, (call.message_seq, call.call_id), event, reply)
             recorded.append(call.call_id)
         self._port.send(peer.identity, SessionSettled(message.rid, message.session, recorded))
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 from interlock.backends.codes import Code
 from interlock.backends.errors import InterlockError, LogError, SessionError
 from interlock.backends.event import Draft, Event, draft
@@ -176,6 +177,8 @@ class StepCore:
         self.results: list[ToolResult] | None = None
         self.ended = False
         self._asked: Reply[StepExecuted] | None = None
+        #: Calls that were cancelled: a dispatcher that was told of it may end before it acts.
+        self._cancelled: set[str] = set()
 
     def start(self) -> Flow[None]:
         """K1: the earlier facts are durable before the step begins."""
@@ -259,6 +262,7 @@ class StepCore:
     def cancel(self, reason: str = "", call_ids: Sequence[str] | None = None) -> None:
         """Ask for the step's calls to be cancelled; ``execute`` returns what became of them."""
         ids = None if call_ids is None else list(call_ids)
+        self._cancelled |= {call.id for call in self.calls} if ids is None else set(ids)
         message = CancelCalls(self.session.id, self.message_seq, reason, ids)
         self.session.host.tell(Role.DISPATCHER, message)
 
@@ -295,6 +299,10 @@ class StepCore:
             return StepExecuted(0, [])
 
         def build(rid: int) -> ExecuteStep:
+            known = [
+                msgspec.structs.replace(call, cancelled=call.call_id in self._cancelled)
+                for call in calls
+            ]
             return ExecuteStep(
                 rid,
                 session.id,
@@ -303,7 +311,7 @@ class StepCore:
                 self.turn.number,
                 self.number,
                 self.message_seq,
-                calls,
+                known,
                 cancelled,
             )
 

@@ -131,11 +131,18 @@ def _lost_result(world: World, call_id: str, body: Effect) -> None:
 def _approvals(world: World, session: str, log: list[Event]) -> None:
     asked: dict[str, int] = {}
     decided: dict[str, int] = {}
+    policy, forbidden = "ask", set[str]()
     for event in log:
-        if event.type == "approval/asked":
+        if event.type == "approval/policy":
+            policy = event.data["policy"]
+        elif event.type == "approval/asked":
             asked[event.data["id"]] = asked.get(event.data["id"], 0) + 1
+            if policy == "never":
+                forbidden.add(event.data["id"])
         elif event.type == "approval/decided":
             decided[event.data["id"]] = decided.get(event.data["id"], 0) + 1
+            if event.data["outcome"] == "allowed-once" and event.data["id"] in forbidden:
+                world.wrong(f"A1: {event.data['id']} was asked about though the policy is never")
             if event.data["outcome"] == "allowed-once" and event.data["id"] not in world.allowed:
                 world.wrong(f"A3: {event.data['id']} counts as allowed, and nobody allowed it")
     for request, times in asked.items():

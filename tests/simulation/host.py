@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from interlock.actors.errors import error_for
 from interlock.actors.fibers import Promise, spawn
 from interlock.actors.messages import (
@@ -319,9 +320,10 @@ class Agent:
                 await self._step(turn, step)
                 await self._append(step_end(step, turn))
             await self._append(turn_end(turn))
-        await self._flush()
-        if self.host.world.draw.random() < 0.5:
-            await self._close()
+        if self.world.was_full or draw.random() < 0.7:
+            await self._flush()
+            if draw.random() < 0.5:
+                await self._close()
 
     async def _step(self, turn: int, step: int) -> None:
         draw = self.world.draw
@@ -330,16 +332,19 @@ class Agent:
         reply = await self._append(message(calls, step, turn))
         seq = reply.first_seq
         wire = [WireCall(i, name, b"{}") for i, name, _ in calls]
+        cancelled: set[str] = set()
         if draw.random() < 0.15:
             which = draw.choice((None, [calls[-1][0]]))
             cancel = CancelCalls(self.name, seq, "the agent says so", which)
-            delay = draw.choice((0.0, 0.05, 5.0))
-            self.world.after(
-                delay,
-                lambda: self.host.peer.say(Role.DISPATCHER, cancel) if self.host.alive else None,
-            )
+
+            def say() -> None:
+                if self.host.alive:
+                    cancelled.update([i for i, _, _ in calls] if which is None else which)
+                    self.host.peer.say(Role.DISPATCHER, cancel)
+
+            self.world.after(draw.choice((0.0, 0.05, 5.0)), say)
         for _ in range(30):
-            now = list(wire)
+            now = [msgspec.structs.replace(c, cancelled=c.call_id in cancelled) for c in wire]
 
             def build(rid: int, now: list[WireCall] = now) -> ExecuteStep:
                 return ExecuteStep(rid, self.name, 7, "/w", turn, step, seq, now)

@@ -45,9 +45,9 @@ def mutants() -> Iterator[Mutant]:
     for name in MODULES:
         module = importlib.import_module(name)
         for _, owner in inspect.getmembers(module, inspect.isclass):
-            if owner.__module__ == name:
+            if owner.__module__ == name and not getattr(owner, "_is_protocol", False):
                 for attribute, value in list(vars(owner).items()):
-                    if inspect.isfunction(value):
+                    if inspect.isfunction(value) and value.__module__ == name:
                         yield from _of(module, owner, attribute, value)
 
 

@@ -100,7 +100,13 @@ class SeededNetwork(Network):
         node = self.owners.get(role)
         if node is not None:
             self.note(f"the {role} ends")
-            self._ways = {w: q for w, q in self._ways.items() if w[1] != node.port.identity}
+            own = node.port.identity
+            # A connection that is given up takes what came over it and was not looked at yet.
+            self._ways = {
+                way: queue
+                for way, queue in self._ways.items()
+                if way[1] != own and not (way[0] == own and way[1] in self.peers)
+            }
         super().kill(role)
 
     # Scheduling.

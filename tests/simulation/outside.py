@@ -71,6 +71,8 @@ class Bodies:
 
     def take(self, message: Message) -> bool:
         """Handle what is for a runner of bodies."""
+        if not self.alive:
+            return True
         if isinstance(message, Release | Reconcile | BuildCommand):
             if message.number <= self.passed:
                 return True

@@ -219,7 +219,7 @@ def event_numbered_twice() -> AbstractContextManager[Any]:
 
 def result_not_kept_for_its_session() -> AbstractContextManager[Any]:
     """F2: what a writer had taken in and lost is not recorded again."""
-    return mock.patch.object(LogClient, "_remember", return_value=None)
+    return mock.patch.object(LogClient, "appended", return_value=None)
 
 
 def request_left_open() -> AbstractContextManager[Any]:

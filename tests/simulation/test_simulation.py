@@ -10,11 +10,12 @@ from .planted import PLANTED
 from .runs import account, many, one
 
 #: Runs in CI: `python -m tests.simulation --runs N` does more.
-SHARE = 4000
+SHARE = 20_000
 #: Runs within which each planted bug has to be found.
 FIND = 2000
 
 
+@pytest.mark.timeout(600)
 def test_runs_from_fixed_seeds_break_nothing() -> None:
     jobs = min(2, os.cpu_count() or 1)
     wrong = [found for share in many(0, SHARE, jobs) for found in share]

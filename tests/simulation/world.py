@@ -13,6 +13,7 @@ from interlock.actors.launcher.core import LauncherCore
 from interlock.actors.messages import (
     ApprovalAsked,
     BodyFinished,
+    CancelCalls,
     CommandEnded,
     Launch,
     Message,
@@ -102,6 +103,7 @@ class World:
         self.network.posted, self.network.arrived = self._posted, self._arrived
         self.disk = Disk(draw)
         self.disk.full = draw.choice((0.0, 0.0, 0.15))
+        self.was_full = self.disk.full > 0
         self.effects: list[Effect] = []
         self.violations: list[str] = []
         #: What agents were told: events by session and seq, and up to where they are durable.
@@ -109,6 +111,7 @@ class World:
         self.durable: dict[str, int] = {}
         #: Requests that somebody was shown, and the words that were given before their end.
         self.allowed: set[str] = set()
+        self._cancelled: set[tuple[str, int, str]] = set()
         self._pid = 100
         self._lives: dict[Role, int] = dict.fromkeys(OWNERS, 0)
         self.lives = 0
@@ -246,7 +249,12 @@ class World:
             self.allowed.add(asked.request)
 
     def _posted(self, message: Message) -> None:
-        """K5: a nested call is released while the body that makes it runs."""
+        """K5: a nested call is released while the body that makes it runs; P4, A1."""
+        if isinstance(message, Release | Launch):
+            which = message.session, message.message_seq, message.call_id
+            again = isinstance(message, Release) and message.attempt > 1  # as somebody asked for
+            if which in self._cancelled and not again:
+                self.wrong(f"P4: {message.call_id} was released after it had been cancelled")
         if not isinstance(message, Release) or message.tool != "act":
             return
         for parent in self.effects:
@@ -256,11 +264,22 @@ class World:
 
     def _arrived(self, message: Message) -> None:
         node = self.network.owners.get(Role.DISPATCHER)
+        if isinstance(message, CancelCalls) and node is not None:
+            self._cancels(node.core, message)
         if isinstance(message, BodyFinished | CommandEnded) and node is not None:
             core: Any = node.core
             waits = core._bodies.find(message.number) is not None
             for effect in self.effects:
                 effect.reported |= waits and effect.number == message.number
+
+    def _cancels(self, core: Any, message: CancelCalls) -> None:
+        """P4, K4: what is cancelled before its release is not released."""
+        step = core._steps.get(message.session)
+        if step is None or step.message_seq != message.message_seq:
+            return
+        for call in step.calls:
+            if not call.released and message.call_ids in (None, [call.call_id]):
+                self._cancelled.add((message.session, message.message_seq, call.call_id))
 
     def begins(self, release: Release | Launch) -> Effect:
         """A body begins: what must hold at this moment is looked at now."""
@@ -293,6 +312,8 @@ class World:
             if effect.tool not in ("look", "again", "ask-look"):
                 self.wrong(f"R4: {name} writes and was run again")
         call = self._recorded(log, effect)
+        if effect.parent is None:
+            self._alone(effect, name)
         if call is None:
             self.wrong(f"K2: {name} began before its record was durable")
             return
@@ -319,6 +340,17 @@ class World:
             e.type == "interlock/settled" and e.data.get("callSeq") == call.seq for e in log
         ):
             self.wrong(f"R4: {name} was retried before that was durable")
+
+    def _alone(self, effect: Effect, name: str) -> None:
+        """P3: only calls that are declared parallel overlap."""
+        parallel = {"look", "ask-look"}
+        for other in self.effects:
+            same = (other.session, other.message_seq) == (effect.session, effect.message_seq)
+            if not same or other.end is not None or other.parent is not None:
+                continue
+            recent = self.network.now - other.begun < 50.0  # beyond, it may have been given up
+            if recent and not {effect.tool, other.tool} <= parallel and not self.network.lost:
+                self.wrong(f"P3: {name} began while {other.tool} {other.call_id} ran")
 
     def _recorded(self, log: list[Event], effect: Effect) -> Event | None:
         parent = next(
@@ -361,7 +393,20 @@ class World:
         if not network.settle(lambda: self.done) and not self.done:
             left = sorted(set(self.agents) - self.finished)
             self.wrong(f"the agents {', '.join(left)} never finished")
+        self._windows()
         return self
+
+    def _windows(self) -> None:
+        """L3: what was appended is written within its window, without that anybody asks for it."""
+        node, until = self.network.owners.get(Role.WRITER), self.network.now + 1.0
+        if node is None or self.was_full:  # L5: a failed write is not tried again by itself
+            return
+        self.after(1.0, lambda: None)
+        self.network.settle(lambda: self.network.now >= until)
+        if self.network.owners.get(Role.WRITER) is node:
+            core: Any = node.core
+            if core.counters()["unwritten_events"]:
+                self.wrong("L3: events are not written though their window has passed")
 
     @property
     def done(self) -> bool:
