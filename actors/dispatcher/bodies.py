@@ -71,6 +71,10 @@ class Bodies:
     def __len__(self) -> int:
         return len(self._running)
 
+    def running(self) -> list[Body]:
+        """Those that have not ended."""
+        return list(self._running.values())
+
     def of_session(self, session: str) -> list[Body]:
         return [b for b in self._running.values() if b.call.session == session]
 

@@ -376,6 +376,8 @@ class DispatcherCore:
     async def _drain(self) -> None:
         """F1: wait for what was released, have everything flushed, then end with the others."""
         await self._all_recorded()
+        for body in self._bodies.running():  # nested ones, under bodies that have ended
+            await first(body.ended)
         stops = [
             self._port.ask(role, lambda rid: Shutdown(rid, 0.0), DRAIN_TIMEOUT)
             for role in (Role.WRITER, Role.LAUNCHER)

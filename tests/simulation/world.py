@@ -111,6 +111,7 @@ class World:
         self.durable: dict[str, int] = {}
         #: Requests that somebody was shown, and the words that were given before their end.
         self.allowed: set[str] = set()
+        self._released: dict[int, float] = {}
         self._cancelled: set[tuple[str, int, str]] = set()
         self._pid = 100
         self._lives: dict[Role, int] = dict.fromkeys(OWNERS, 0)
@@ -251,6 +252,7 @@ class World:
     def _posted(self, message: Message) -> None:
         """K5: a nested call is released while the body that makes it runs; P4, A1."""
         if isinstance(message, Release | Launch):
+            self._released.setdefault(message.number, self.network.now)
             which = message.session, message.message_seq, message.call_id
             again = isinstance(message, Release) and message.attempt > 1  # as somebody asked for
             if which in self._cancelled and not again:
@@ -292,7 +294,8 @@ class World:
             key=release.idempotency_key,
             attempt=release.attempt if isinstance(release, Release) else 1,
             number=release.number,
-            begun=self.network.now,
+            # P8: its time runs from the release, however late that arrives.
+            begun=self._released.get(release.number, self.network.now),
         )
         self._look_at(effect)
         self.effects.append(effect)
