@@ -23,7 +23,8 @@ from .attempt import Attempt
 from .inventory import stream_fault
 from .lean_rows import (
     AssistantMessage,
-    Chunk,
+    Chunks,
+    Finish,
     Lean,
     StepEnd,
     StepStart,
@@ -71,7 +72,7 @@ class Shortcut:
             AssistantMessage: self._assistant_message,
             ToolCall: self._tool_call,
             ToolResult: self._tool_result,
-            Chunk: self._chunk,
+            Chunks: self._chunks,
             Run: self._run,
         }
 
@@ -261,18 +262,19 @@ class Shortcut:
             return went(sources[0]) != GONE
         return all(went(source) != GONE for source in sources)
 
-    def _chunk(self, row: Chunk) -> bool:
-        second, data = self._second, row.data
-        attempt = second._attempt
+    def _chunks(self, item: Chunks) -> bool:
+        second, chunks = self._second, item.chunks
+        attempt, last = second._attempt, item.chunks[-1]
         if attempt is None:
-            attempt = second._attempt = Attempt(data.turn, data.step)
-        elif not _goes_on(attempt, data.turn, data.step):
+            attempt = second._attempt = Attempt(item.turn, item.step)
+        elif not _goes_on(attempt, item.turn, item.step):
             return False
-        if not attempt.extend(row.seq, row.time, data.chunk):
-            attempt.add_chunk(row.seq, row.time, data.chunk)
-        second._map.append(GONE)
+        count = len(chunks)
+        attempt.pass_over(chunks[0].seq, count, last.time)
+        attempt.terminal = type(last.data.chunk) is Finish
+        second._map.skip(count)
         second._previous = None
-        second._last_time = row.time
+        second._last_time = last.time
         return True
 
     def _run(self, run: Run) -> bool:
