@@ -108,6 +108,32 @@ class ToolResult(Lean, tag="tool/result", kw_only=True):
     data: Result
 
 
+class OldRequest(payloads.Request):
+    """A request that still holds the prompt."""
+
+    system: str = ""
+
+
+class OldHeader(payloads.RequestHeader):
+    header: OldRequest
+
+
+class RequestHeader(Lean, tag="request/header", kw_only=True):
+    data: OldHeader
+
+
+class Context(Exact):
+    """As the current payload, without what only v3 logs have."""
+
+    provider: Text
+    model: Text
+    context_window: Number | UnsetType = UNSET
+
+
+class RequestContext(Lean, tag="request/context", kw_only=True):
+    data: Context
+
+
 class TextDelta(Exact, tag_field="type", tag="text-delta"):
     index: int
     text: str
@@ -198,6 +224,8 @@ _TYPED = (
     AssistantMessage,
     ToolCall,
     ToolResult,
+    RequestHeader,
+    RequestContext,
 )
 _RUNS: dict[Any, str] = {
     _TextRun: "text-chunks",

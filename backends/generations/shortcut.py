@@ -18,6 +18,7 @@ from typing import Any
 from msgspec import UNSET
 
 from ..fold import CallState, LogFold
+from ..payload_rules import request_fault
 from ..payloads import ToolCallBlock, ToolResultBlock
 from .attempt import Attempt
 from .inventory import stream_fault
@@ -26,6 +27,8 @@ from .lean_rows import (
     Chunks,
     Finish,
     Lean,
+    RequestContext,
+    RequestHeader,
     StepEnd,
     StepStart,
     ToolCall,
@@ -72,6 +75,8 @@ class Shortcut:
             AssistantMessage: self._assistant_message,
             ToolCall: self._tool_call,
             ToolResult: self._tool_result,
+            RequestHeader: self._request_header,
+            RequestContext: self._request_context,
             Chunks: self._chunks,
             Run: self._run,
         }
@@ -261,6 +266,29 @@ class Shortcut:
         if len(sources) == 1:
             return went(sources[0]) != GONE
         return all(went(source) != GONE for source in sources)
+
+    def _request_header(self, row: RequestHeader) -> bool:
+        header = row.data.header
+        config = header.config
+        if (
+            self._second._attempt is not None
+            or self._rules._turn is None
+            or header.system != self._third._prompt
+            or config.reasoning_effort == ""
+            or request_fault(header) is not None
+            or not _is_bare(row)
+        ):
+            return False
+        self._place(row)
+        self._rules._provider = self._fold.provider = config.provider
+        return True
+
+    def _request_context(self, row: RequestContext) -> bool:
+        attempt, turn = self._second._attempt, self._rules._turn
+        if attempt is not None or turn is None or not _is_bare(row):
+            return False
+        self._place(row)
+        return True
 
     def _chunks(self, item: Chunks) -> bool:
         second, chunks = self._second, item.chunks

@@ -45,6 +45,17 @@ ODD = (
 )
 
 
+_OTHER = {"provider": "q", "model": "m"}
+_STARTED = {"retryId": "r", "turn": 1, "step": 1, "retry": 1}
+_RETRY = {
+    **_STARTED,
+    "provider": "p",
+    "mode": "normal",
+    "policyKey": "k",
+    "delayMs": 5,
+    "maxRetries": 3,
+    "failure": {"message": "m", "code": "c"},
+}
 _BLOCK = ("data", "message", "content", 0)
 
 
@@ -115,12 +126,17 @@ def winding(old: Any, _version: int) -> Rows:
     call = {"turn": 1, "step": 1, "callId": "c", "name": "t", "arguments": "{}"}
     rows += [one, note, one, end, old.answer(old.tool("c"), sourceEventSeqs=[4, 6, 7])]
     rows += [old.event("tool/call", **call), one, end, old.result("c")]
+    rows += [old.event("llm/retry", **_RETRY), old.event("llm/retry-started", **_STARTED)]
+    rows += [old.request(config=_OTHER, tools=[], adapterDefaults={}, system="")]
+    rows += [old.event("request/context", **_OTHER, contextWindow=5)]
+    rows += [old.event("llm/retry", **_RETRY | {"provider": "q", "retryId": "s"})]
+    rows += [old.event("llm/retry-started", **_STARTED | {"retryId": "s"})]
     rows += [one, old.user("between"), end, old.step_end(1), old.turn_end(1)]
     place = {"turn": 2, "step": 1}
     one = old.chunk("text-delta", **place, index=0, text="a")
     end = old.chunk("finish", **place, reason={"kind": "stop"})
     rows += [old.turn(2), old.step(1, 2), one, end, one]
-    rows += [old.answer({"type": "text", "text": "a"}, turn=2, sourceEventSeqs=[22])]
+    rows += [old.answer({"type": "text", "text": "a"}, turn=2, sourceEventSeqs=[28])]
     rows += [old.event("compaction/start", compactionId="k", turn=2), old.user("in it")]
     rows += [old.event("compaction/end", compactionId="k", turn=2, error="no"), one]
     rows += [old.step_end(1, 2), old.turn_end(2)]
@@ -219,6 +235,7 @@ def test_a_plain_log_goes_the_short_way_nearly_whole(old, put, monkeypatch, vers
     )
     assert isinstance(expected, dict), expected
     assert taken(path, short=True) == expected
+    # What makes a system message, cites others by seq, or replaces another.
     assert long == ["step/start", "request/header", "session/title", "tool/result"]
 
 
