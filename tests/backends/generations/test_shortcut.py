@@ -46,6 +46,7 @@ ODD = (
 
 
 _OTHER = {"provider": "q", "model": "m"}
+_MARKED = {"maxTokens": True}
 _STARTED = {"retryId": "r", "turn": 1, "step": 1, "retry": 1}
 _RETRY = {
     **_STARTED,
@@ -212,6 +213,10 @@ def damaged(rows: Rows, at: int) -> Iterator[Rows]:
     yield [*before, row | {"surfaceOp": "append"}, *behind]
     yield [*before, row | {"sourceEventSeqs": [0, 2]}, *behind]
     yield [*before, row | {"sourceEventSeqs": [12]}, *behind]
+    if row["type"] == "request/header":
+        header = row["data"]["header"]
+        for more in ({"config": _OTHER | {"reasoningEffort": ""}}, {"adapterDefaults": _MARKED}):
+            yield [*before, replaced(row, ("data", "header"), header | more), *behind]
     if row["type"] == "tool/result":
         block = row["data"]["message"]["content"][0]
         failed = {"data": row["data"] | {"error": {"name": "n", "code": "c"}}}
@@ -270,6 +275,14 @@ def test_a_turn_that_crosses_a_compaction_is_refused_whichever_way(old, put, bou
     expected = taken(path, short=False)
     assert expected[1] == f"{boundary} crosses an open compaction"
     assert taken(path, short=True) == expected
+
+
+def test_a_request_outside_a_turn_is_refused_whichever_way(old, put) -> None:
+    for row in (old.request(), old.event("request/context", **_OTHER)):
+        path = put(0, numbered([row, old.turn(1)]))
+        expected = taken(path, short=False)
+        assert expected[1] == f"{row['type']} stands outside a turn"
+        assert taken(path, short=True) == expected
 
 
 @pytest.mark.parametrize("inherited", [0, 4, 10])
