@@ -31,12 +31,14 @@ from pykka._envelope import Envelope
 from .keys import KeyPair, Keyring, guard_client, guard_server
 from .messages import Message
 from .roles import Role
-from .wire import LIMITS, BadMessageError, decode, encode
+from .wire import LIMITS, BadMessageError, bundle, decode_all, encode
 
 _inproc_ids = count()
 
 #: The most remote messages taken in one go, so that timers and local messages get their turn.
 BATCH = 4096
+#: Bytes of one bundle at most, beyond its last message.
+BUNDLE = 256 * 1024
 
 
 class Peer(NamedTuple):
@@ -89,6 +91,9 @@ class Mailbox:
         self.dropped = 0
         self.unroutable = 0
         self._accepted = self._proven = 0
+        #: Encoded messages that leave together, by link or by identity, and how long they are.
+        self._posted: dict[Role | bytes, list[bytes]] = {}
+        self._posted_bytes = 0
 
     # The three methods of pykka's ActorInbox.
 
@@ -103,6 +108,7 @@ class Mailbox:
 
     def get(self) -> Envelope[Any]:
         """Wait for the next local message or batch (the actor's thread)."""
+        self.dispatch()
         while True:
             local = self._next_local()
             if local is not None:
@@ -199,6 +205,7 @@ class Mailbox:
     def disconnect(self, role: Role) -> None:
         """Drop the connection to ``role`` and whatever was still on its way there."""
         dealer = self._links.pop(role, None)
+        self._posted.pop(role, None)
         if dealer is not None:
             self._poller.unregister(dealer)
             dealer.close(linger=0)
@@ -207,25 +214,61 @@ class Mailbox:
         return role in self._links
 
     def send(self, identity: bytes, message: Message) -> bool:
-        """Send to a connected peer; False where it is gone (counted, never silent)."""
+        """Send to a connected peer now; False where it is gone (counted, never silent)."""
+        if identity in self._posted:
+            self.dispatch()
+        return self._route(identity, encode(message))
+
+    def post(self, identity: bytes, message: Message) -> None:
+        """Send to a connected peer once what is at hand has been handled, with what else goes there
+        by then; a peer that is gone is counted.
+        """
+        self._post(identity, message)
+
+    def tell(self, role: Role, message: Message) -> bool:
+        """Send over the link to ``role`` as :meth:`post` does; False where there is none."""
+        if role not in self._links:
+            return False
+        self._post(role, message)
+        return True
+
+    def dispatch(self) -> None:
+        """Send what was posted. Called before every wait and wherever something takes its time."""
+        if not self._posted:
+            return
+        posted, self._posted, self._posted_bytes = self._posted, {}, 0
+        for target, messages in posted.items():
+            if isinstance(target, bytes):
+                self._route(target, bundle(messages))
+            elif target in self._links:
+                try:
+                    self._links[target].send(bundle(messages), zmq.NOBLOCK)
+                except zmq.Again:
+                    self.unroutable += len(messages)
+
+    def _post(self, target: Role | bytes, message: Message) -> None:
+        payload = encode(message)
+        waiting = self._posted.get(target)
+        if waiting is None:
+            self._posted[target] = [payload]
+        else:
+            waiting.append(payload)
+        self._posted_bytes += len(payload)
+        if self._posted_bytes > BUNDLE:
+            self.dispatch()
+
+    def _route(self, identity: bytes, payload: bytes) -> bool:
         if self._router is None:
             raise RuntimeError("the mailbox has no router")
         try:
-            self._router.send_multipart([identity, encode(message)], zmq.NOBLOCK)
+            self._router.send(identity, zmq.NOBLOCK | zmq.SNDMORE)
+            self._router.send(payload, zmq.NOBLOCK)
         except zmq.ZMQError as error:
             if error.errno not in (zmq.EHOSTUNREACH, zmq.EAGAIN):
                 raise
             self.unroutable += 1
             self._peers.pop(identity, None)
             return False
-        return True
-
-    def tell(self, role: Role, message: Message) -> bool:
-        """Send over the link to ``role``; False where there is none."""
-        dealer = self._links.get(role)
-        if dealer is None:
-            return False
-        dealer.send(encode(message), zmq.NOBLOCK)
         return True
 
     def watch(self, descriptor: int) -> None:
@@ -240,6 +283,7 @@ class Mailbox:
 
     def flush(self, timeout: float) -> None:
         """Give what was sent up to ``timeout`` s to leave when the sockets are closed."""
+        self.dispatch()
         linger = int(timeout * 1000)
         for socket in (self._router, *self._links.values()):
             if socket is not None:
@@ -332,9 +376,11 @@ class Mailbox:
             self.dropped += 1
             return
         try:
-            batch.received.append((peer, decode(frame.buffer, peer.role)))
+            messages = decode_all(frame.buffer, peer.role)
         except BadMessageError:
             self.dropped += 1
+        else:
+            batch.received.extend([(peer, message) for message in messages])
 
     def _meet(self, identity: bytes, frame: zmq.Frame) -> Peer | None:
         """Learn who a new connection is, from its key (X1).
@@ -372,9 +418,11 @@ class Mailbox:
                     return
                 _skip_rest(dealer, frame)
                 try:
-                    batch.answers.append((role, decode(frame.buffer, role)))
+                    messages = decode_all(frame.buffer, role)
                 except BadMessageError:
                     self.dropped += 1
+                else:
+                    batch.answers.extend([(role, message) for message in messages])
             return
 
 

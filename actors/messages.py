@@ -225,6 +225,29 @@ class UnansweredCall(msgspec.Struct, frozen=True, array_like=True):
     step: int
 
 
+class DoubtfulCall(msgspec.Struct, frozen=True, array_like=True):
+    """A call that may have run, and of which no log says how it ended (R4).
+
+    ``arguments`` is the raw text as the model wrote it, in UTF-8. ``attempts`` counts its releases,
+    ``granted`` says that an approval was, ``nested`` that it was seen making calls of its own.
+    ``recorded``: its result stands in the log and says "unknown"; ``outcome`` is then what has been
+    found out since and the model has not been told yet.
+    """
+
+    message_seq: int
+    call_id: str
+    name: str
+    call_seq: int
+    turn: int
+    step: int
+    arguments: bytes
+    attempts: int
+    granted: bool
+    nested: bool
+    recorded: bool
+    outcome: str | None = None
+
+
 class SessionOpened(Message, frozen=True):
     """Writer → requester: the session is open here, and how it stands."""
 
@@ -250,6 +273,8 @@ class SessionOpened(Message, frozen=True):
     dropped_bytes: int = 0
     dropped_records: int = 0
     dropped_offset: int = -1
+    #: Calls whose outcome nobody knows: those of the open step, and those of earlier ones.
+    doubtful: list[DoubtfulCall] = []
 
 
 class RepairSession(Message, frozen=True):
@@ -552,6 +577,43 @@ class SettleSession(Message, frozen=True):
     unanswered: list[UnansweredCall]
 
 
+class ResolveCalls(Message, frozen=True):
+    """Host or client → dispatcher: do about these calls what their tools' effects allow (R4).
+
+    ``how`` is ``retry`` or ``reconcile``. Comes after :class:`SettleSession`. Replied to by
+    :class:`CallsResolved` once everything that came of it is recorded.
+    """
+
+    SENDERS = CALLERS
+    rid: int
+    session: str
+    created_at: int
+    workspace: str
+    how: str
+    calls: list[DoubtfulCall]
+
+
+class ResolvedCall(msgspec.Struct, frozen=True, array_like=True):
+    """What came of one call: ``outcome`` is ``done``, ``failed``, ``not-done`` or ``unknown``.
+
+    ``text`` is what the model is to be told of a call whose result was recorded before.
+    """
+
+    call_seq: int
+    call_id: str
+    outcome: str
+    text: str | None = None
+
+
+class CallsResolved(Message, frozen=True):
+    """Dispatcher → requester: the calls about which something was done."""
+
+    SENDERS = DISPATCHER
+    rid: int
+    session: str
+    calls: list[ResolvedCall]
+
+
 class SessionSettled(Message, frozen=True):
     """Dispatcher → requester: call ids whose results were recorded now."""
 
@@ -667,6 +729,34 @@ class Release(Message, frozen=True):
     token: str
     #: The session's working directory; empty where it has none.
     workspace: str = ""
+    #: 1, and one more for each retry (R4).
+    attempt: int = 1
+
+
+class Reconcile(Message, frozen=True):
+    """Dispatcher → worker or host: ask the outside world what became of a call (R4).
+
+    ``record`` is a :class:`~interlock.actors.tools.result.CallRecord` as JSON. Replied to by
+    :class:`Reconciled`.
+    """
+
+    SENDERS = DISPATCHER
+    number: int
+    session: str
+    call_id: str
+    tool: str
+    record: bytes
+    idempotency_key: str
+    timeout: float
+    workspace: str = ""
+
+
+class Reconciled(Message, frozen=True):
+    """Worker or host → dispatcher: what a tool's ``reconcile`` found out."""
+
+    SENDERS = BODIES
+    number: int
+    outcome: Outcome
 
 
 class CancelBody(Message, frozen=True):
@@ -775,6 +865,9 @@ class CommandEnded(Message, frozen=True):
     evidence: str | None
     message: str
     risks: list[str]
+    #: What the sandbox refused, known from its answers; and what the command's words suggest.
+    refused: list[str] = []
+    hint: str | None = None
 
 
 # The approval broker.

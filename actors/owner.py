@@ -45,6 +45,7 @@ from .messages import (
     Stopped,
     Welcome,
 )
+from .pace import Pace
 from .port import Timer
 from .requests import Requests, Timers
 from .roles import Role
@@ -148,6 +149,7 @@ class Owner(pykka.ThreadingActor):
         self._timers = Timers()
         self._requests = Requests(self.mailbox, self._timers)
         self._pool: ThreadPoolExecutor | None = None
+        self._pace = Pace()
         self._watches: dict[int, tuple[Watch, Callable[[], None]]] = {}
         self._stopping = False
         self._host_is_lost = False
@@ -223,6 +225,8 @@ class Owner(pykka.ThreadingActor):
         elif isinstance(message, Terminate):
             self._terminate()
         self._timers.run(self.now())
+        # What follows may wait for the disk; what was answered so far need not.
+        self.mailbox.dispatch()
         self.core.batch_done()
         self.mailbox.wake_at = self._timers.next()
 
@@ -273,7 +277,7 @@ class Owner(pykka.ThreadingActor):
         """Answer a request with why it was not done."""
         rid = getattr(message, "rid", None)
         if rid is not None:
-            self.send(peer, refusal(rid, error))
+            self.post(peer, refusal(rid, error))
 
     def _counters(self) -> dict[str, int]:
         own = {
@@ -395,6 +399,9 @@ class Owner(pykka.ThreadingActor):
     def send(self, peer: bytes, message: Message) -> bool:
         return self.mailbox.send(peer, message)
 
+    def post(self, peer: bytes, message: Message) -> None:
+        self.mailbox.post(peer, message)
+
     def tell(self, role: Role, message: Message) -> bool:
         return self.mailbox.tell(role, message)
 
@@ -411,7 +418,12 @@ class Owner(pykka.ThreadingActor):
 
     def work(self, job: Callable[[], Any], *, brief: bool = False) -> Promise[Any]:
         if brief:
-            return attempt(job)
+            if not self._pace.is_slow:
+                return attempt(lambda: self._pace.run(job))
+            return self._pooled(lambda: self._pace.run(job))
+        return self._pooled(job)
+
+    def _pooled(self, job: Callable[[], Any]) -> Promise[Any]:
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self.pool_size, f"interlock-{self.config.role}-io")
         promise: Promise[Any] = Promise()

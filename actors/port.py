@@ -62,6 +62,11 @@ class Port(Protocol):
     def send(self, peer: bytes, message: Message) -> bool:
         """Send to a connected peer by identity; False where it is gone."""
 
+    def post(self, peer: bytes, message: Message) -> None:
+        """Send to a connected peer along with whatever else goes there now: for replies, where
+        nobody needs to know whether the peer is gone.
+        """
+
     def tell(self, role: Role, message: Message) -> bool:
         """Send to an owner without expecting a reply; False where there is no way to it."""
 
@@ -84,8 +89,9 @@ class Port(Protocol):
         """Run blocking ``job`` on a thread of the owner's pool; the promise holds what it
         returns.
 
-        A ``brief`` one, of about the time that two changes of thread take, is done at once in the
-        owner's own thread: the promise holds when this returns.
+        A ``brief`` one computes, and waits for little more than one sync of the disk. It is done at
+        once in the owner's own thread, where the promise holds when this returns, unless the last
+        one had to wait for long.
         """
 
     def peer_incarnation(self, role: Role) -> str:

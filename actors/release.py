@@ -63,6 +63,7 @@ class ReleaseTerms(NamedTuple):
     incarnation: str
     workspace: str
     dispatcher: str = ""
+    attempt: int = 1
 
 
 def release(
@@ -83,6 +84,7 @@ def release(
         checkpoint_seq=checkpoint.durable_seq,
         token=token,
         workspace=terms.workspace,
+        attempt=terms.attempt,
     )
 
 

@@ -8,8 +8,8 @@ import secrets
 import sys
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from .disk import Disk, write_all
@@ -35,6 +35,22 @@ class _Entry:
         self.dropped = False
 
 
+class _Use:
+    """A descriptor for as long as a ``with`` block lasts."""
+
+    __slots__ = ("_cache", "_entry", "_path")
+
+    def __init__(self, cache: FileCache, path: Path) -> None:
+        self._cache, self._path = cache, path
+
+    def __enter__(self) -> int:
+        self._entry = self._cache.enter(self._path)
+        return self._entry.fd
+
+    def __exit__(self, *_error: object) -> None:
+        self._cache.leave(self._entry)
+
+
 class FileCache:
     """Open data files, the least recently used closed first. Safe to use from several threads.
 
@@ -48,25 +64,33 @@ class FileCache:
         self._entries: OrderedDict[Path, _Entry] = OrderedDict()
         self._mutex = threading.Lock()
 
-    @contextmanager
-    def use(self, path: Path) -> Iterator[int]:
-        """Give a descriptor of ``path``, opened to append; ``OSError`` if it cannot be opened."""
+    def use(self, path: Path) -> _Use:
+        """Give a descriptor of ``path``, opened to append; ``OSError`` if it cannot be opened.
+
+        It is open within ``with``.
+        """
+        return _Use(self, path)
+
+    def enter(self, path: Path) -> _Entry:
+        """Begin to use a file."""
         with self._mutex:
             entry = self._entries.get(path)
             if entry is None:
                 entry = _Entry(self._disk.open(path, os.O_RDWR | os.O_APPEND))
                 self._entries[path] = entry
-            self._entries.move_to_end(path)
+                self._shrink(entry)
+            else:
+                self._entries.move_to_end(path)
             entry.users += 1
-            self._shrink()
-        try:
-            yield entry.fd
-        finally:
-            with self._mutex:
-                entry.users -= 1
-                last = entry.dropped and not entry.users
-            if last:
-                self._disk.close(entry.fd)
+        return entry
+
+    def leave(self, entry: _Entry) -> None:
+        """End a use."""
+        with self._mutex:
+            entry.users -= 1
+            last = entry.dropped and not entry.users
+        if last:
+            self._disk.close(entry.fd)
 
     def drop(self, path: Path) -> None:
         """Close the file of ``path`` if it is open: now, or when nobody uses it any more.
@@ -96,9 +120,10 @@ class FileCache:
         if unused:
             self._disk.close(entry.fd)
 
-    def _shrink(self) -> None:
+    def _shrink(self, newest: _Entry) -> None:
         while len(self._entries) > self._limit:
-            idle = next((path for path, entry in self._entries.items() if not entry.users), None)
+            rest = (item for item in self._entries.items() if item[1] is not newest)
+            idle = next((path for path, entry in rest if not entry.users), None)
             if idle is None:
                 return
             self._disk.close(self._entries.pop(idle).fd)

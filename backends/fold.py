@@ -31,7 +31,8 @@ class CallState(msgspec.Struct, frozen=True):
     """A call of the open step: advertised in event ``message_seq``, then started, then answered.
 
     ``asked`` and ``granted`` are ids of approval requests that name this call. ``nested`` says that
-    its body was seen making calls of its own, so it surely ran.
+    its body was seen making calls of its own, so it surely ran. ``attempts`` counts its releases as
+    far as they are recorded (R4).
     """
 
     call_id: str
@@ -43,6 +44,7 @@ class CallState(msgspec.Struct, frozen=True):
     asked: tuple[str, ...] = ()
     granted: tuple[str, ...] = ()
     nested: bool = False
+    attempts: int = 1
 
 
 def _moved(call: CallState, call_seq: int | None, result_seq: int | None) -> CallState:
@@ -57,7 +59,21 @@ def _moved(call: CallState, call_seq: int | None, result_seq: int | None) -> Cal
         call.asked,
         call.granted,
         call.nested,
+        call.attempts,
     )
+
+
+class UnknownCall(msgspec.Struct, frozen=True):
+    """A call whose recorded result says that its outcome is unknown (R4).
+
+    ``turn`` and ``step`` are those it was made in. ``outcome`` is what has been found out since, in
+    words for the model that it has not been told yet, or None.
+    """
+
+    call: CallState
+    turn: int
+    step: int
+    outcome: str | None = None
 
 
 class ApprovalState(msgspec.Struct, frozen=True):
@@ -100,7 +116,15 @@ _SCALARS = (
     "compaction",
 )
 #: Small dictionaries that both grow and shrink: an undo mark copies them.
-_OPEN = ("open_calls", "approvals", "dispatches", "retry_chains", "retries_waiting", "commands")
+_OPEN = (
+    "open_calls",
+    "unknown",
+    "approvals",
+    "dispatches",
+    "retry_chains",
+    "retries_waiting",
+    "commands",
+)
 #: Dictionaries that only grow, in order: an undo mark keeps their length.
 _GROWING = ("dispatch_roots", "retry_ids", "command_ids")
 
@@ -131,6 +155,8 @@ class LogFold:
         self.provider: str | None = None
         self.compaction: Compaction | None = None
         self.open_calls: dict[str, CallState] = {}
+        #: By the seq of their ``tool/call``.
+        self.unknown: dict[int, UnknownCall] = {}
         self.approvals: dict[str, ApprovalState] = {}
         self.dispatches: dict[str, tuple[str, str, str, Any]] = {}
         self.retry_chains: dict[tuple[str, str], RetryChain] = {}
@@ -235,20 +261,7 @@ class LogFold:
 
     def _admit(self, draft: Draft, time: int) -> Event:
         schema.check_time(time)
-        data = schema.check_draft(draft, self.next_seq)
-        raw = draft.data
-        if b"\n" in raw or b"\r" in raw:
-            raw = schema.one_line(data)
-        event = Event(
-            draft.type,
-            self.next_seq,
-            time,
-            raw,
-            draft.ignorable,
-            draft.surface_op,
-            draft.sources,
-            data,
-        )
+        event = schema.check_draft(draft, self.next_seq, time)
         self._check(event)
         self._apply(event)
         return event
@@ -346,14 +359,42 @@ class LogFold:
             self.open_calls[call_id] = _moved(call, seq, call.result_seq)
 
     def _tool_result(self, event: Event, data: dict[str, Any]) -> None:
-        if event.surface_op == "append":
-            self.call_answered(data["message"]["source"]["callId"], event.seq)
+        if event.surface_op != "append":
+            return
+        call = self.call_answered(data["message"]["source"]["callId"], event.seq)
+        if call is not None and "error" in data:
+            self._failed(call, data["error"])
 
-    def call_answered(self, call_id: str, seq: int) -> None:
-        """Note that event ``seq`` answers a call, if it is one of the open step's."""
+    def call_answered(self, call_id: str, seq: int) -> CallState | None:
+        """Note that event ``seq`` answers a call of the open step; return it as it was, or None."""
         call = self.open_calls.get(call_id)
-        if call is not None and call.result_seq is None:
-            self.open_calls[call_id] = _moved(call, call.call_seq, seq)
+        if call is None or call.result_seq is not None:
+            return None
+        self.open_calls[call_id] = _moved(call, call.call_seq, seq)
+        return call
+
+    def _failed(self, call: CallState, error: Any) -> None:
+        unknown = isinstance(error, dict) and error.get("code") == Code.TOOL_OUTCOME_UNKNOWN
+        if unknown and call.call_seq is not None and self.turn is not None:
+            self.unknown[call.call_seq] = UnknownCall(call, self.turn, self.step or 0)
+
+    def _settled(self, _event: Event, data: dict[str, Any]) -> None:
+        """R4: what was decided about an unknown outcome, or found out."""
+        call_seq = _number(data.get("callSeq"), -1)
+        attempts = _number(data.get("attempt"), 1)
+        for call in self.open_calls.values():
+            if call.call_seq == call_seq and call.result_seq is None:
+                changed = msgspec.structs.replace(call, attempts=max(attempts, call.attempts))
+                self.open_calls[call.call_id] = changed
+                return
+        known = self.unknown.get(call_seq)
+        if known is not None:
+            call = known.call
+            call = msgspec.structs.replace(call, attempts=max(attempts, call.attempts))
+            text = data.get("text")
+            self.unknown[call_seq] = msgspec.structs.replace(
+                known, call=call, outcome=text if isinstance(text, str) else known.outcome
+            )
 
     def _approval_asked(self, event: Event, data: dict[str, Any]) -> None:
         approval_id, call_id = data.get("id"), data.get("callId")
@@ -394,6 +435,13 @@ class LogFold:
     def _user_message(self, event: Event, data: dict[str, Any]) -> None:
         if data["source"]["kind"] == "user":
             self.user_seqs.append(event.seq)
+        elif self.unknown:
+            self._told(data["id"])
+
+    def _told(self, name: str) -> None:
+        for call_seq in list(self.unknown):
+            if name == settled_message_id(call_seq):
+                del self.unknown[call_seq]
 
     def _request_header(self, _event: Event, data: dict[str, Any]) -> None:
         config = data["header"].get("config")
@@ -474,6 +522,7 @@ _CHANGES = {
     "request/header": LogFold._request_header,
     "session/end-seed": LogFold._end_seed,
     "interlock/writer": LogFold._writer,
+    "interlock/settled": LogFold._settled,
     "compaction/start": LogFold._compaction_start,
     "compaction/summary": LogFold._compaction_summary,
     "compaction/end": LogFold._compaction_end,
@@ -484,6 +533,11 @@ _CHANGES = {
     "tool/ptc-dispatch-start": LogFold._dispatch_start,
     "tool/ptc-dispatch": LogFold._dispatch_end,
 }
+
+
+def settled_message_id(call_seq: int) -> str:
+    """Return the id of the message that tells the model what became of an unknown call (R4)."""
+    return f"settled-{call_seq}"
 
 
 def _number(value: Any, otherwise: int) -> int:

@@ -146,7 +146,7 @@ def _answer(fold: LogFold, call: CallState, seq: int, dropped_acknowledged: bool
     if dropped_acknowledged and ours:
         code = Code.TOOL_OUTCOME_UNKNOWN
         return [_result(fold, call, seq, code, RECORDS_LOST_TEXT, call.call_seq)]
-    if fold.written_by_interlock(call.call_seq) and _never_released(call):
+    if fold.written_by_interlock(call.call_seq) and never_released(call):
         # R6. The harness's restorer asks for the canonical text only where there is no tool/call;
         # a result that cites its call may have this code and words of its own.
         code = Code.TOOL_NOT_STARTED
@@ -155,7 +155,7 @@ def _answer(fold: LogFold, call: CallState, seq: int, dropped_acknowledged: bool
     return [_result(fold, call, seq, code, OUTCOME_UNKNOWN_TEXT, call.call_seq)]
 
 
-def _never_released(call: CallState) -> bool:
+def never_released(call: CallState) -> bool:
     """Tell whether the log proves that the call's body cannot have run (R6)."""
     return not call.nested and any(approval not in call.granted for approval in call.asked)
 

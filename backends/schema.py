@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from . import jsontext, payloads
+from . import payloads
 from .event import MAX_SAFE_INTEGER, Draft, Event, Replace
 from .payload_rules import further_fault
 
@@ -138,8 +138,8 @@ def check_structure(kind: str, data: Any) -> None:
         payload(kind, data)
 
 
-def check_draft(draft: Draft, seq: int) -> dict[str, Any]:
-    """Check a draft that would become event ``seq`` and return its decoded payload.
+def check_draft(draft: Draft, seq: int, time: int) -> Event:
+    """Check a draft that would become event ``seq`` and return that event, its payload decoded.
 
     Raises :class:`SchemaError`.
     """
@@ -151,7 +151,8 @@ def check_draft(draft: Draft, seq: int) -> dict[str, Any]:
             )
         if kind in SURFACE_TYPES:
             raise SchemaError(f"{kind} cannot be ignorable")
-    event = Event(kind, seq, 0, draft.data, draft.ignorable, draft.surface_op, draft.sources)
+    raw = draft.data
+    event = Event(kind, seq, time, raw, draft.ignorable, draft.surface_op, draft.sources)
     try:
         data: Any = event.data
     except ValueError as error:
@@ -161,7 +162,10 @@ def check_draft(draft: Draft, seq: int) -> dict[str, Any]:
     _check_references(draft, seq)
     check_row(event)
     payload(kind, data)
-    return data
+    if b"\n" in raw or b"\r" in raw:
+        # It spreads over lines: encoded again when it is asked for.
+        return msgspec.structs.replace(event, encoded=None)
+    return event
 
 
 def payload(kind: str, data: Any) -> None:
@@ -259,11 +263,6 @@ def _check_tool_result(data: dict[str, Any]) -> None:
         raise SchemaError("a tool result's source is no tool call")
     if block.get("toolCallId") != call_id:
         raise SchemaError("a tool result's block and source name different calls")
-
-
-def one_line(data: Any) -> bytes:
-    """Encode a payload again, for a draft whose text spreads over lines."""
-    return jsontext.dumps(data)
 
 
 def check_time(time: int) -> None:

@@ -4,16 +4,19 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from . import landlock, launcher, seccomp
-from .confined import Confined, sealed, trusted
+from .confined import Confined, trusted
 from .policy import Policy, base_environment, inside, kind
 from .protected import Protection, protection
-from .rlimits import rlimits
+from .rlimits import NAMESPACE_OWN, rlimits, tasks
+from .sealed import sealed
 
-#: Size of the private /tmp, bytes. It is memory.
+#: Sizes of the private /tmp and /dev/shm, bytes. They are memory.
 TMP_BYTES = 512 * 1024 * 1024
-_TMP, _RUN = Path("/tmp"), Path("/run")  # noqa: S108 places in the sandbox's own view
+SHM_BYTES = 64 * 1024 * 1024
+_TMP, _RUN, _SHM = Path("/tmp"), Path("/run"), Path("/dev/shm")  # noqa: S108 the sandbox's own
 
 
 @dataclass(frozen=True)
@@ -60,10 +63,15 @@ def namespaces(policy: Policy, rung: Rung) -> list[str]:
 def view(policy: Policy, rooted: Sequence[Protection]) -> list[str]:
     """Flags that build what the command sees. Order matters: what comes later covers."""
     flags = ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
+    # /dev is memory: what could be written there would have no limit.
+    flags += ["--size", str(SHM_BYTES), "--tmpfs", str(_SHM), "--remount-ro", "/dev"]
     # For uid 0 a new /proc leaves kernel settings writable, whatever the capabilities.
     flags += ["--ro-bind", "/proc/sys", "/proc/sys"]
     for name in ("sysrq-trigger", "irq", "bus", "fs"):
         flags += ["--ro-bind-try", f"/proc/{name}", f"/proc/{name}"]
+    # S5: the first process is bubblewrap's own, and says how the command ended: its memory is shut.
+    for name in ("mem", "task/1/mem"):
+        flags += ["--ro-bind", "/dev/null", f"/proc/1/{name}"]
     flags += ["--size", str(TMP_BYTES), "--tmpfs", str(_TMP), "--tmpfs", str(_RUN)]
     if policy.network:
         # resolv.conf often is a link into here.
@@ -81,6 +89,10 @@ def view(policy: Policy, rooted: Sequence[Protection]) -> list[str]:
             flags += _bind("--bind", path)
         for path in guard.readonly:
             flags += _bind("--ro-bind", path)
+    closed = [path for guard in rooted for path in guard.readonly]
+    for path in policy.writable if roots else ():
+        if inside(path, closed):
+            flags += _bind("--bind", path)
     flags += _covers(hidden, roots, policy.workspace)
     return [*flags, "--remount-ro", str(_RUN)]
 
@@ -109,7 +121,7 @@ def gaps(policy: Policy, rung: Rung, rooted: Sequence[Protection]) -> frozenset[
 
 def build(policy: Policy, argv: Sequence[str], rung: Rung, program: str) -> Confined:
     """Make ``argv`` ready to run under bubblewrap. Raises OSError where descriptors run out."""
-    rooted = [protection(root) for root in policy.roots]
+    rooted = [protection(root, policy.protected, policy.writable) for root in policy.roots]
     found = gaps(policy, rung, rooted)
     status, status_end = os.pipe()
     flags = [*namespaces(policy, rung), *view(policy, rooted)]
@@ -119,10 +131,9 @@ def build(policy: Policy, argv: Sequence[str], rung: Rung, program: str) -> Conf
         fds.append(sealed("interlock-filter", _filter(policy, rung)))
         flags += ["--seccomp", str(fds[-1])]
     gate = None
-    if policy.limits:
+    if policy.limits.of_processes:
         # Limits are set on the sandbox's first process, before it may go on to start the command:
-        # no code runs between fork and exec in this threaded process, and no interpreter is
-        # started.
+        # set any earlier, they would count what the user runs outside.
         gate_end, gate = os.pipe()
         fds.append(gate_end)
         flags += ["--block-fd", str(gate_end)]
@@ -134,21 +145,29 @@ def build(policy: Policy, argv: Sequence[str], rung: Rung, program: str) -> Conf
     if settings:
         fds.append(sealed("interlock-environment", settings))
         flags += ["--args", str(fds[-1])]
-    run = [program, *flags, "--chdir", str(policy.start), "--", *argv]
     env = base_environment(str(_TMP))
-    if policy.network or not rung.network_namespace:
-        run, fds = _scoped(run, env, fds)
+    shared = policy.network or not rung.network_namespace
     confined = Confined(
-        argv=run,
         env=env,
         cwd="/",
-        pass_fds=tuple(fds),
         backend="bwrap",
         enforcement="full" if not found & {"network", "kernel-surface"} else "partial",
         gaps=found,
         policy=policy,
         command=tuple(argv),
+        errand=launcher.Errand(
+            argv=[program, *flags, "--chdir", str(policy.start), "--", *argv],
+            env=env,
+            cwd="/",
+            runner=True,
+            # Abstract sockets live in the network that it shares here: a scope goes below it.
+            landlock=landlock.scope_layer() if shared else None,
+            witness=_witness(policy, rung, program),
+            tasks=tasks(policy.limits, NAMESPACE_OWN),
+            keep=tuple(fds),
+        ),
         status=status,
+        status_end=status_end,
         gate=gate,
         limits=rlimits(policy.limits, namespace=True),
     )
@@ -156,16 +175,19 @@ def build(policy: Policy, argv: Sequence[str], rung: Rung, program: str) -> Conf
     return confined
 
 
-def _scoped(run: list[str], env: dict[str, str], fds: list[int]) -> tuple[list[str], list[int]]:
-    """Put a Landlock scope below bwrap: abstract sockets live in the network it shares here."""
-    layer = landlock.scope_layer()
-    if layer is None:
-        return run, fds
-    errand = launcher.Errand(
-        argv=run, env=env, cwd="/", supervise=False, landlock=layer, keep=tuple(fds)
-    )
-    argv, needed = launcher.start(errand)
-    return argv, list(needed)
+def _witness(policy: Policy, rung: Rung, program: str) -> dict[str, Any] | None:
+    """How a witness answers: what lies on a read-only mount is closed (S5)."""
+    if not seccomp.supported():
+        return None
+    closed = not policy.network and rung.network_namespace
+    return {
+        "filter": seccomp.questions(network=closed),
+        "calls": seccomp.names(),
+        "always": [],
+        "runner": os.path.realpath(program),
+        "writable": None,
+        "network": not closed,
+    }
 
 
 def _bind(flag: str, path: Path) -> list[str]:

@@ -8,7 +8,7 @@ from .confined import Confined
 from .errors import SandboxUnavailable
 from .policy import PROPERTIES, Mode, Policy, PolicyError, base_environment
 from .probe import Finding, find, platform_backends
-from .rlimits import rlimits
+from .rlimits import rlimits, tasks
 
 
 def confine(
@@ -63,22 +63,16 @@ def supervised(confined: Confined) -> Confined:
     if confined.backend != "none":
         return confined
     policy = confined.policy
-    status, status_end = os.pipe()
-    alive_end, alive = os.pipe()
-    argv, fds = launcher.start(
-        launcher.Errand(
-            argv=confined.command,
-            env=confined.env,
-            cwd=str(policy.start),
-            limits=rlimits(policy.limits, namespace=False),
-            status=status_end,
-            alive=alive_end,
-        )
+    confined.errand = launcher.Errand(
+        argv=confined.command,
+        env=confined.env,
+        cwd=str(policy.start),
+        limits=rlimits(policy.limits, namespace=False),
+        tasks=tasks(policy.limits, 1),
     )
-    confined.argv, confined.pass_fds = argv, fds
     confined.env, confined.cwd = base_environment(None), "/"
-    confined.status, confined.alive = status, alive
-    confined.own(*fds, status, alive)
+    confined.status, confined.status_end = os.pipe()
+    confined.own(confined.status, confined.status_end)
     return confined
 
 
@@ -105,10 +99,8 @@ def _build(finding: Finding, argv: Sequence[str], policy: Policy) -> Confined:
 
 def _unconfined(argv: Sequence[str], policy: Policy) -> Confined:
     return Confined(
-        argv=list(argv),
         env=base_environment(None) | dict(policy.env),
         cwd=str(policy.start),
-        pass_fds=(),
         backend="none",
         enforcement="none",
         gaps=frozenset(),

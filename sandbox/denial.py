@@ -1,16 +1,38 @@
-"""Was a command refused by its sandbox? A guess from its complaint, checked against the policy.
+"""What a failed command was refused, known from the sandbox; and a guess where nothing is known.
 
-The question is counterfactual: would this have worked outside? A path is evidence only if the
+The guess comes from the command's complaint, checked against the policy.
+
+Its question is counterfactual: would this have worked outside? A path is evidence only if the
 policy keeps it closed *and* the user could have written it without a sandbox. What a mechanism
 could not have refused, or the user could not have done anyway, is an ordinary failure.
 """
 
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from .confined import Backend
 from .policy import Mode, Policy, inside
+from .status import Refusal
+
+#: Names of what programs keep for themselves and go on without: a refusal of these ends nothing.
+_CACHES = frozenset(
+    {"__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis", ".cache"}
+)
+#: Refusals that are named in one sentence.
+_NAMED = 3
+
+
+def counted(refused: Sequence[Refusal]) -> str | None:
+    """The refusals that a command may have failed for, the last ones first, or None."""
+    telling = [r for r in refused if not _CACHES & {*Path(r.what).parts}]
+    if not telling:
+        return None
+    words = ", ".join(str(refusal) for refusal in reversed(telling[-_NAMED:]))
+    more = len(telling) - _NAMED
+    return f"{words} and {more} more" if more > 0 else words
+
 
 #: How each backend's refusals reach the command, as C library texts.
 _REFUSALS: dict[Backend, tuple[str, ...]] = {

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from . import launcher, seccomp
+from . import cgroup, launcher, seccomp
 from .confined import Confined, Enforcement
 from .policy import Mode, Policy, base_environment, inside, kind
-from .rlimits import rlimits
+from .rlimits import rlimits, tasks
 
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 MAKE_CHAR, MAKE_BLOCK = 1 << 6, 1 << 11
@@ -32,6 +32,9 @@ LEAST_ABI = 3
 
 _READ = EXECUTE | READ_FILE | READ_DIR
 _DEVICE = WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV
+#: The launcher's own process in the command's control group, until the command is there.
+_OWN_TASKS = 1
+_DEV = Path("/dev")
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "ptmx")
 
 
@@ -110,12 +113,25 @@ def grants(policy: Policy, scratch: str, hidden: Sequence[Path]) -> list[tuple[s
     if hidden:
         # Listing stays: without it nothing works above a hidden path. Names show, contents do not.
         rules.append(("/", READ_DIR, True))
-    rules += [(str(p), _READ, not hidden) for p in around(Path("/"), hidden)]
+    rules += [(path, _READ, not hidden) for path in _around_all(hidden)]
     rules += [(f"/dev/{name}", _DEVICE, False) for name in _DEVICES]
     rules += [("/dev/pts", everything, False), (scratch, everything, True)]
     for root in policy.roots:
         rules += [(str(p), everything, p == root) for p in around(root, hidden)]
     return rules
+
+
+def _around_all(hidden: Sequence[Path]) -> Iterable[str]:
+    """`around` for the whole machine."""
+    if list(hidden) == [_DEV]:
+        return _around_devices(os.stat("/").st_ctime_ns)
+    return map(str, around(Path("/"), hidden))
+
+
+@functools.lru_cache(maxsize=1)
+def _around_devices(_changed: int) -> tuple[str, ...]:
+    """The same where only devices are closed: until the root directory changes."""
+    return tuple(map(str, around(Path("/"), [_DEV])))
 
 
 def gaps(policy: Policy, features: Features) -> frozenset[str]:
@@ -144,7 +160,9 @@ def root_gaps(policy: Policy) -> set[str]:
     """What no backend can hold for uid 0."""
     if os.geteuid() != 0:
         return set()
-    return {"running-as-root"} | ({"process-limit"} if policy.limits.processes else set())
+    counted = cgroup.place() is not None
+    limited = policy.limits.processes is not None
+    return {"running-as-root"} | ({"process-limit"} if limited and not counted else set())
 
 
 def enforcement(policy: Policy) -> Enforcement:
@@ -155,50 +173,54 @@ def enforcement(policy: Policy) -> Enforcement:
 
 def build(policy: Policy, argv: Sequence[str], features: Features) -> Confined:
     """Make ``argv`` ready to run under Landlock. Raises OSError where descriptors run out."""
-    scratch = tempfile.mkdtemp(prefix="interlock-")
+    scratch = os.path.realpath(tempfile.mkdtemp(prefix="interlock-"))
     hidden = present(policy.hidden)
     level = min(features.abi, _TRIED_ABI)
+    granted = grants(policy, scratch, _closed(features, hidden))
     rules = {
         "abi": level,
         "files": files_handled(level),
         "network": 0 if policy.network or level < 4 else _BIND_TCP | _CONNECT_TCP,
         "scopes": scopes(level),
-        "grants": grants(policy, scratch, () if features.masks else hidden),
+        "grants": granted,
     }
     status, status_end = os.pipe()
-    alive_end, alive = os.pipe()
     masks = [(str(p), kind(p) == "dir") for p in hidden] if features.masks else []
-    run, fds = launcher.start(
-        launcher.Errand(
-            argv=argv,
-            env=base_environment(scratch) | dict(policy.env),
-            cwd=str(policy.start),
-            landlock=rules,
-            seccomp=_filter(policy),
-            hidden=masks,
-            pinned=[str(p) for p in pins(policy, hidden)] if masks else [],
-            limits=rlimits(policy.limits, namespace=False),
-            scratch=scratch,
-            status=status_end,
-            alive=alive_end,
-        )
+    errand = launcher.Errand(
+        argv=argv,
+        env=base_environment(scratch) | dict(policy.env),
+        cwd=str(policy.start),
+        landlock=rules,
+        seccomp=_filter(policy, asks=False),
+        witness=_witness(policy, granted),
+        hidden=masks,
+        pinned=[str(p) for p in pins(policy, hidden)] if masks else [],
+        limits=rlimits(policy.limits, namespace=False),
+        tasks=tasks(policy.limits, _OWN_TASKS),
+        scratch=scratch,
     )
     confined = Confined(
-        argv=run,
         env=base_environment(None),
         cwd="/",
-        pass_fds=fds,
         backend="landlock",
         enforcement=enforcement(policy),
         gaps=gaps(policy, features),
         policy=policy,
         command=tuple(argv),
+        errand=errand,
         status=status,
-        alive=alive,
+        status_end=status_end,
         scratch=scratch,
     )
-    confined.own(*fds, status, alive)
+    confined.own(status, status_end)
     return confined
+
+
+def _closed(features: Features, hidden: Sequence[Path]) -> list[Path]:
+    """What no rule may open, not even for reading."""
+    # S6: on a disk's device root could read what is hidden in its file system.
+    devices = [_DEV] if os.geteuid() == 0 else []
+    return devices if features.masks else [*devices, *hidden]
 
 
 def present(hidden: Iterable[Path]) -> list[Path]:
@@ -229,14 +251,31 @@ def _refuses_sockets(policy: Policy) -> bool:
     return "ipc" in policy.require
 
 
-def _filter(policy: Policy) -> bytes | None:
-    if not seccomp.supported():
-        return None
-    return seccomp.assemble(
-        seccomp.Filter(
-            internet=policy.network,
-            unix=not _refuses_sockets(policy),
-            metadata=policy.mode is not Mode.READ_ONLY,
-            ipc=False,
-        )
+def _filter(policy: Policy, *, asks: bool) -> bytes | None:
+    return seccomp.assemble(_wanted(policy, asks=asks)) if seccomp.supported() else None
+
+
+def _wanted(policy: Policy, *, asks: bool) -> seccomp.Filter:
+    return seccomp.Filter(
+        internet=policy.network,
+        unix=not _refuses_sockets(policy),
+        metadata=policy.mode is not Mode.READ_ONLY,
+        ipc=False,
+        others=False,
+        asks=asks,
     )
+
+
+def _witness(policy: Policy, granted: Sequence[tuple[str, int, bool]]) -> dict[str, Any] | None:
+    """How a witness answers: what no rule opens is closed (S5)."""
+    program = _filter(policy, asks=True)
+    if program is None:
+        return None
+    return {
+        "filter": program,
+        "calls": seccomp.names(),
+        "always": seccomp.refused_always(_wanted(policy, asks=True)),
+        "runner": None,
+        "writable": [path for path, rights, _ in granted if rights & WRITE_FILE],
+        "network": True,
+    }

@@ -44,6 +44,15 @@ _SYSTEM = tuple(
     )
 )
 
+#: Kept read-only in a writable workspace where they exist: what shells, editors, hooks, continuous
+#: integration and agents run by themselves.
+PROTECTED = (
+    *(".agent", ".interlock", ".husky", ".githooks", ".pre-commit-config.yaml", ".mcp.json"),
+    *(".bashrc", ".bash_profile", ".profile", ".zshrc", ".zprofile", ".envrc", ".direnv"),
+    *(".vscode", ".idea", ".vimrc", ".exrc", ".nvim.lua", ".dir-locals.el"),
+    *(".github/workflows", ".gitlab-ci.yml", ".circleci", "Jenkinsfile", ".travis.yml"),
+)
+
 
 class PolicyError(ValueError):
     """The policy asks for something that cannot be meant. Nothing was run."""
@@ -56,15 +65,21 @@ def wider(a: Mode, b: Mode) -> bool:
 
 @dataclass(frozen=True)
 class Limits:
-    """Brakes on one command, per process (rlimits). ``None`` leaves a resource alone.
+    """Brakes on one command. ``None`` leaves a resource alone.
+
+    Those on memory, files and processor time hold for each process (rlimits), those on disk for
+    all of the command: by how much free space on the workspace's file system shrinks while it
+    runs, whoever takes it, looked at ten times a second.
 
     Core dumps are always off: they would carry what the command read to the disk.
 
     cpu_seconds: processor time of each process, seconds.
     memory_bytes: private memory of each process (``RLIMIT_DATA``; ``RLIMIT_AS`` breaks node and
-    JVMs). processes: processes and threads on top of what the user runs already; void for uid 0.
+    JVMs). processes: processes and threads of the command; for an ordinary user under Landlock the
+    kernel counts them with the others that the user ran at its start.
     file_bytes: the largest file that a process may write, bytes. open_files: descriptors of each
-    process.
+    process. disk_bytes, disk_files: space and number of files taken on the disk; a command that
+    takes more is ended.
     """
 
     cpu_seconds: float | None = None
@@ -72,6 +87,8 @@ class Limits:
     processes: int | None = None
     file_bytes: int | None = None
     open_files: int | None = None
+    disk_bytes: int | None = None
+    disk_files: int | None = None
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
@@ -81,6 +98,11 @@ class Limits:
     def __bool__(self) -> bool:
         return any(value is not None for value in vars(self).values())
 
+    @property
+    def of_processes(self) -> bool:
+        """Whether the kernel is to be told of any of these when a process starts."""
+        return any(value for name, value in vars(self).items() if not name.startswith("disk_"))
+
 
 @dataclass(frozen=True)
 class Policy:
@@ -89,9 +111,12 @@ class Policy:
     mode: see `Mode`.
     workspace: the directory the command works on; writable in ``workspace-write``.
     cwd: where the command starts; the workspace unless given.
-    writable: more directories that are writable in ``workspace-write``.
+    writable: more files and directories that are writable in ``workspace-write``. Naming a
+        protected path here takes its protection away.
     hidden: files and directories that the command can neither read nor write, also inside the
         workspace (S6). Ones that do not exist are skipped: nothing is created on the host.
+    protected: names below each writable directory that stay read-only although the workspace is
+        writable, on top of git's own (`PROTECTED`); only what exists can be protected.
     network: whether the host's network is reachable (S9).
     env: what the command gets on top of a short list of harmless variables (X5).
     limits: see `Limits`.
@@ -106,6 +131,7 @@ class Policy:
     cwd: Path | None = None
     writable: tuple[Path, ...] = ()
     hidden: tuple[Path, ...] = ()
+    protected: tuple[str, ...] = PROTECTED
     network: bool = False
     env: Mapping[str, str] = field(default_factory=dict)
     limits: Limits = field(default_factory=Limits)
@@ -120,7 +146,9 @@ class Policy:
                 f"unknown sandbox mode {self.mode!r}: use one of {', '.join(Mode)}"
             ) from None
         set_(self, "workspace", _directory(self.workspace, "workspace"))
-        set_(self, "writable", tuple(_directory(p, "writable path") for p in self.writable))
+        set_(self, "writable", tuple(_existing(p, "writable path") for p in self.writable))
+        set_(self, "protected", tuple(self.protected))
+        _check_names(self.protected)
         set_(self, "hidden", tuple(sorted({_whatever(p) for p in self.hidden})))
         set_(self, "cwd", _directory(self.cwd, "cwd") if self.cwd else self.workspace)
         set_(self, "require", frozenset(self.require))
@@ -205,13 +233,18 @@ def _home() -> Path | None:
 
 def _directory(path: Path, what: str) -> Path:
     """Resolve an existing directory the way the kernel walks it, not by its spelling."""
+    resolved = _existing(path, what)
+    if not resolved.is_dir():
+        raise PolicyError(f"{what} {str(path)!r} cannot be used: Not a directory")
+    return resolved
+
+
+def _existing(path: Path, what: str) -> Path:
+    """Resolve a path that exists the way the kernel walks it, not by its spelling."""
     try:
         if sys.platform != "linux":
-            resolved = Path(os.path.realpath(path, strict=True))
-            if not resolved.is_dir():
-                raise NotADirectoryError(20, "Not a directory")
-            return resolved
-        fd = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+            return Path(os.path.realpath(path, strict=True))
+        fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
         try:
             resolved = Path(os.readlink(f"/proc/self/fd/{fd}"))
             if not os.path.samestat(os.fstat(fd), os.stat(resolved)):
@@ -222,6 +255,13 @@ def _directory(path: Path, what: str) -> Path:
         reason = getattr(error, "strerror", None) or str(error)
         raise PolicyError(f"{what} {str(path)!r} cannot be used: {reason}") from None
     return resolved
+
+
+def _check_names(names: Iterable[str]) -> None:
+    for name in names:
+        parts = Path(name).parts
+        if not parts or Path(name).is_absolute() or ".." in parts or "\0" in name:
+            raise PolicyError(f"protected name {name!r} must lie below the workspace")
 
 
 def _whatever(path: Path) -> Path:
@@ -245,7 +285,8 @@ _INHERITED = frozenset(
 
 def base_environment(tmpdir: str | None) -> dict[str, str]:
     """The harmless part of this process's environment, with ``TMPDIR`` set to ``tmpdir``."""
-    env = {k: v for k, v in os.environ.items() if k in _INHERITED or k.startswith("LC_")}
+    names = [k for k in os.environ if k in _INHERITED or k.startswith("LC_")]
+    env = {name: os.environ[name] for name in names}
     env.setdefault("PATH", os.defpath)
     if tmpdir is None:
         tmpdir = os.environ.get("TMPDIR")

@@ -1,9 +1,10 @@
-"""Paths inside a workspace that make the host run code later: git's hooks and settings, and ours.
+"""Paths inside a workspace that make the host run code later: git's hooks and settings, and others.
 
 Only what exists is protected; nothing is created on the host, because a mount point that the
 sandbox makes stays behind. What appears during a run is for `audit` to report.
 """
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,23 +12,29 @@ from .policy import inside, kind
 
 #: Below ``.git``: what git runs, or takes programs to run from.
 _GIT = ("hooks", "config", "config.worktree", "info/attributes")
-#: Project directories that steer agents.
-_OURS = (".agent", ".interlock")
 
 
 @dataclass(frozen=True)
 class Protection:
     """pinned: writable, but immovable. readonly: neither. loose: links, which cannot be pinned."""
 
-    pinned: tuple[Path, ...]
-    readonly: tuple[Path, ...]
-    loose: tuple[Path, ...]
+    pinned: tuple[Path, ...] = ()
+    readonly: tuple[Path, ...] = ()
+    loose: tuple[Path, ...] = ()
 
 
-def protection(root: Path) -> Protection:
-    """What to protect below one writable directory."""
+def protection(root: Path, names: Iterable[str], named: Sequence[Path] = ()) -> Protection:
+    """What to protect below one writable directory.
+
+    names: of what else than git's own. named: paths that the caller wants writable all the same.
+    """
+    if kind(root) != "dir":
+        return Protection()
     pinned: list[Path] = []
-    wanted = [root / name for name in _OURS]
+    wanted = [root / name for name in names]
+    for path in wanted:
+        # What lies deeper could be moved away with its directory; a mount point cannot.
+        pinned += [p for p in reversed(path.parents) if inside(p, (root,)) and p != root]
     git = root / ".git"
     if git.is_symlink():
         wanted.append(git)
@@ -44,11 +51,14 @@ def protection(root: Path) -> Protection:
         pinned += [p for p in (store / "modules",) if kind(p) == "dir"]
     elif kind(git) == "file":
         wanted.append(git)
+    wanted = [path for path in wanted if path not in named]
     links = tuple(p for p in wanted if p.is_symlink())
     targets = [p.resolve() for p in links if p.exists() and inside(p.resolve(), (root,))]
     plain = [p for p in wanted if not p.is_symlink() and p.exists()]
     readonly = tuple(dict.fromkeys([*plain, *(t for t in targets if t != store)]))
-    return Protection(tuple(pinned), readonly, links)
+    needed = [p for p in dict.fromkeys(pinned) if p.is_dir() and not p.is_symlink()]
+    kept = [p for p in needed if p == store or any(p in r.parents for r in readonly)]
+    return Protection(tuple(kept), readonly, links)
 
 
 def _modules(modules: Path) -> list[Path]:

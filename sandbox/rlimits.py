@@ -1,22 +1,22 @@
 """Limits as the kernel takes them: (resource, soft, hard) triples."""
 
-import contextlib
 import math
-import os
 import sys
 
+from . import cgroup
 from .policy import Limits
 
 #: Processes that bubblewrap itself needs in the sandbox's user namespace: its init and a spare one
 #: while it starts.
-_NAMESPACE_OWN = 2
+NAMESPACE_OWN = 2
 
 
 def rlimits(limits: Limits, *, namespace: bool) -> tuple[tuple[int, int, int], ...]:
     """Translate ``limits``; core dumps are off in every case.
 
     namespace: the command gets a user namespace of its own, in which the kernel counts processes
-    from zero. Otherwise it counts everything that the user runs, so that is added.
+    from zero. Otherwise it counts everything that the user runs: the starter adds that, at the last
+    moment (`interlock.sandbox.prepared.confining.set_limits`).
     """
     if sys.platform == "win32":
         return ()
@@ -34,23 +34,19 @@ def rlimits(limits: Limits, *, namespace: bool) -> tuple[tuple[int, int, int], .
     if limits.open_files is not None:
         wanted.append((resource.RLIMIT_NOFILE, limits.open_files, limits.open_files))
     if limits.processes is not None:
-        running = _NAMESPACE_OWN if namespace else tasks_of(os.getuid()) + 1
-        most = limits.processes + running
+        most = limits.processes + (NAMESPACE_OWN if namespace else 0)
         wanted.append((resource.RLIMIT_NPROC, most, most))
     return tuple(wanted)
 
 
-def tasks_of(uid: int) -> int:
-    """Threads that a user runs on this machine, which is what ``RLIMIT_NPROC`` counts."""
-    count = 0
-    with contextlib.suppress(OSError):
-        for entry in os.scandir("/proc"):
-            if not entry.name.isdigit():
-                continue
-            with contextlib.suppress(OSError):
-                if entry.stat().st_uid == uid:
-                    count += len(os.listdir(f"/proc/{entry.name}/task"))
-    return count
+def tasks(limits: Limits, own: int) -> int | None:
+    """How many tasks a control group is to let there be, where the kernel counts none for root.
+
+    own: those of the launcher and its runner that are in the group too.
+    """
+    if limits.processes is None or cgroup.place() is None:
+        return None
+    return limits.processes + own
 
 
 def apply_from_outside(pid: int, limits: tuple[tuple[int, int, int], ...]) -> None:

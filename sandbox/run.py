@@ -23,6 +23,8 @@ Verdict = Literal[
     "denied",
     "timeout",
     "cancelled",
+    "exceeded",
+    "lost",
     "not-found",
     "not-executable",
     "sandbox-failed",
@@ -33,17 +35,22 @@ Verdict = Literal[
 class Outcome:
     """How a command went (S5).
 
-    status: ``exited`` by itself; ``signalled``: a signal ended it; ``denied``: it failed, and its
-        complaint names something that the policy closes and the user could have done
-        (``evidence``); ``timeout``, ``cancelled``: we ended it; ``not-found``, ``not-executable``:
-        the sandbox was up but there was nothing to start; ``sandbox-failed``: the sandbox itself
-        broke and nothing ran.
+    status: ``exited`` by itself; ``signalled``: a signal ended it; ``denied``: it failed, and the
+        sandbox refused it something (``evidence``); ``timeout``, ``cancelled``, ``exceeded`` (a
+        limit on the disk): we ended it;
+        ``lost``: it was started and what ran it was killed, so how it ended is not known;
+        ``not-found``, ``not-executable``: the sandbox was up but there was nothing to start;
+        ``sandbox-failed``: the sandbox itself broke and nothing ran.
     exit_code: the command's own status where it has one, 128 + N after signal N.
     signal: its number. Bubblewrap reports a status only, so there 128 + N counts as signal N.
     stdout, stderr: what it wrote, within the limit; empty where it wrote to our own streams.
     duration: seconds.
     backend, enforcement, gaps: what held it, see `Confined`.
-    evidence: what suggests a refusal; a guess, since the command writes its own complaint.
+    evidence: what was refused to a command that failed, in words; known from the answer that the
+        sandbox gave, never from the command's words. That it failed for this is likely, not known.
+    refused: everything that was refused and could have been done without the sandbox, also to a
+        command that succeeded. What is only refused by the kernel is not in it (docs/sandbox.md).
+    hint: what the command's complaint suggests where nothing is known; a guess, not a verdict.
     message: one sentence for a person or a model.
     """
 
@@ -58,6 +65,8 @@ class Outcome:
     gaps: frozenset[str]
     evidence: str | None
     message: str
+    refused: tuple[str, ...] = ()
+    hint: str | None = None
 
 
 def run(
@@ -112,7 +121,7 @@ def _outcome(ended: Ended, confined: Confined) -> Outcome:
     if status == "sandbox-failed":
         forget()
     code, number = _code(ended)
-    ran = status in ("exited", "denied", "signalled", "timeout", "cancelled")
+    ran = status in ("exited", "denied", "signalled", "timeout", "cancelled", "exceeded")
     return Outcome(
         status=status,
         exit_code=code if ran else None,
@@ -125,7 +134,14 @@ def _outcome(ended: Ended, confined: Confined) -> Outcome:
         gaps=confined.gaps,
         evidence=evidence,
         message=message,
+        refused=tuple(str(refusal) for refusal in ended.status.refused),
+        hint=_hint(ended, confined) if status == "exited" and code else None,
     )
+
+
+def _hint(ended: Ended, confined: Confined) -> str | None:
+    complaint = ended.stderr.head + ended.stderr.tail
+    return denial.evidence(complaint, confined.policy, confined.backend)
 
 
 def _code(ended: Ended) -> tuple[int | None, int | None]:
@@ -143,16 +159,29 @@ def _verdict(ended: Ended, confined: Confined) -> tuple[Verdict, str, str | None
         return "cancelled", f"{name} was cancelled and ended with everything it started", None
     if ended.end == "timeout":
         return "timeout", f"{name} took longer than allowed and was ended", None
+    if ended.end == "exceeded":
+        return "exceeded", f"{name} was ended with everything it started: {ended.error}", None
     if not ended.status.ran:
+        if _was_lost(ended, confined):
+            return "lost", f"{name} was started, but what ran it was killed", None
         return *_not_started(ended, confined), None
     code, number = _code(ended)
     if number is not None:
         return "signalled", f"{name} was ended by {_signal_name(number)}", None
-    complaint = ended.stderr.head + ended.stderr.tail
-    evidence = denial.evidence(complaint, confined.policy, confined.backend) if code != 0 else None
+    evidence = denial.counted(ended.status.refused) if code != 0 else None
     if evidence is not None:
-        return "denied", f"{name} exited with {code}; the sandbox refused: {evidence}", evidence
+        return "denied", f"{name} exited with {code}; the sandbox refused {evidence}", evidence
     return "exited", f"{name} exited with {code}", None
+
+
+def _was_lost(ended: Ended, confined: Confined) -> bool:
+    """Whether the command may have run although nothing is known of its end (F5)."""
+    status = ended.status
+    if confined.backend == "bwrap":
+        # Its own runner was up and then killed, or whoever watched that was.
+        killed = (status.runner or ended.runner_code or 0) < 0
+        return status.child is not None and (killed or not status.over)
+    return status.started
 
 
 def _signal_name(number: int) -> str:

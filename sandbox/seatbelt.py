@@ -40,7 +40,7 @@ def profile(policy: Policy, scratch: str) -> tuple[str, list[tuple[str, str]]]:
     for root in (*policy.roots, Path(os.path.realpath(scratch))):
         rule("(allow file-write* (subpath {}))", root)
     for root in policy.roots:
-        guard = protection(root)
+        guard = protection(root, policy.protected, policy.writable)
         for path in guard.readonly:
             rule("(deny file-write* (subpath {}))", path)
         for path in (*guard.pinned, *(p.parent for p in guard.readonly)):
@@ -60,31 +60,24 @@ def build(policy: Policy, argv: Sequence[str]) -> Confined:
     text, parameters = profile(policy, scratch)
     defined = [word for name, path in parameters for word in ("-D", f"{name}={path}")]
     status, status_end = os.pipe()
-    alive_end, alive = os.pipe()
-    run, fds = launcher.start(
-        launcher.Errand(
-            argv=[PROGRAM, "-p", text, *defined, "--", *argv],
-            env=base_environment(scratch) | dict(policy.env),
-            cwd=str(policy.start),
-            limits=rlimits(policy.limits, namespace=False),
-            scratch=scratch,
-            status=status_end,
-            alive=alive_end,
-        )
-    )
     confined = Confined(
-        argv=run,
         env=base_environment(None),
         cwd="/",
-        pass_fds=fds,
         backend="seatbelt",
         enforcement="partial",
         gaps=frozenset(GAPS),
         policy=policy,
         command=tuple(argv),
+        errand=launcher.Errand(
+            argv=[PROGRAM, "-p", text, *defined, "--", *argv],
+            env=base_environment(scratch) | dict(policy.env),
+            cwd=str(policy.start),
+            limits=rlimits(policy.limits, namespace=False),
+            scratch=scratch,
+        ),
         status=status,
-        alive=alive,
+        status_end=status_end,
         scratch=scratch,
     )
-    confined.own(*fds, status, alive)
+    confined.own(status, status_end)
     return confined

@@ -5,13 +5,16 @@ library falls back to `clone`, whose flags a filter can see. A foreign architect
 """
 
 import errno
+import functools
 import platform
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from .calls import ARCHES
+
 _LD_W_ABS, _JEQ, _JGE, _JSET, _RET = 0x20, 0x15, 0x35, 0x45, 0x06
-_ALLOW, _ERRNO, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
+_ALLOW, _ERRNO, _KILL, _ASK = 0x7FFF0000, 0x00050000, 0x80000000, 0x7FC00000
 _NR, _ARCH, _ARG0 = 0, 4, 16
 _X32 = 0x40000000
 
@@ -20,147 +23,6 @@ _UNSHARE_NEW = _CLONE_NEW | 0x80  # and CLONE_NEWTIME
 _TERMINAL_INJECTION = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX
 _FILE_FLAGS = (0x40086602, 0x401C5820)  # FS_IOC_SETFLAGS, FS_IOC_FSSETXATTR
 _AF_UNIX, _AF_INET, _AF_INET6, _AF_NETLINK = 1, 2, 10, 16
-
-#: Numbers that all architectures share (those above 424).
-_COMMON = {
-    "pidfd_getfd": 438,
-    "io_uring_setup": 425,
-    "io_uring_enter": 426,
-    "io_uring_register": 427,
-    "open_tree": 428,
-    "move_mount": 429,
-    "fsopen": 430,
-    "fsconfig": 431,
-    "fsmount": 432,
-    "fspick": 433,
-    "clone3": 435,
-    "process_madvise": 440,
-    "mount_setattr": 442,
-    "quotactl_fd": 443,
-    "fchmodat2": 452,
-    "setxattrat": 463,
-    "removexattrat": 466,
-    "open_tree_attr": 467,
-    "file_setattr": 469,
-}
-_X86_64 = {
-    "ioctl": 16,
-    "shmget": 29,
-    "socket": 41,
-    "clone": 56,
-    "semget": 64,
-    "msgget": 68,
-    "chmod": 90,
-    "fchmod": 91,
-    "chown": 92,
-    "fchown": 93,
-    "lchown": 94,
-    "ptrace": 101,
-    "utime": 132,
-    "vhangup": 153,
-    "pivot_root": 155,
-    "adjtimex": 159,
-    "chroot": 161,
-    "acct": 163,
-    "settimeofday": 164,
-    "mount": 165,
-    "umount2": 166,
-    "swapon": 167,
-    "swapoff": 168,
-    "reboot": 169,
-    "iopl": 172,
-    "ioperm": 173,
-    "init_module": 175,
-    "delete_module": 176,
-    "quotactl": 179,
-    "setxattr": 188,
-    "lsetxattr": 189,
-    "fsetxattr": 190,
-    "removexattr": 197,
-    "lremovexattr": 198,
-    "fremovexattr": 199,
-    "clock_settime": 227,
-    "utimes": 235,
-    "mq_open": 240,
-    "kexec_load": 246,
-    "add_key": 248,
-    "request_key": 249,
-    "keyctl": 250,
-    "fchownat": 260,
-    "futimesat": 261,
-    "fchmodat": 268,
-    "unshare": 272,
-    "utimensat": 280,
-    "perf_event_open": 298,
-    "fanotify_init": 300,
-    "open_by_handle_at": 304,
-    "clock_adjtime": 305,
-    "setns": 308,
-    "process_vm_readv": 310,
-    "process_vm_writev": 311,
-    "kcmp": 312,
-    "finit_module": 313,
-    "kexec_file_load": 320,
-    "bpf": 321,
-    "userfaultfd": 323,
-}
-_AARCH64 = {
-    "setxattr": 5,
-    "lsetxattr": 6,
-    "fsetxattr": 7,
-    "removexattr": 14,
-    "lremovexattr": 15,
-    "fremovexattr": 16,
-    "ioctl": 29,
-    "umount2": 39,
-    "mount": 40,
-    "pivot_root": 41,
-    "chroot": 51,
-    "fchmod": 52,
-    "fchmodat": 53,
-    "fchownat": 54,
-    "fchown": 55,
-    "vhangup": 58,
-    "quotactl": 60,
-    "utimensat": 88,
-    "acct": 89,
-    "unshare": 97,
-    "kexec_load": 104,
-    "init_module": 105,
-    "delete_module": 106,
-    "clock_settime": 112,
-    "ptrace": 117,
-    "reboot": 142,
-    "settimeofday": 170,
-    "adjtimex": 171,
-    "mq_open": 180,
-    "msgget": 186,
-    "semget": 190,
-    "shmget": 194,
-    "socket": 198,
-    "add_key": 217,
-    "request_key": 218,
-    "keyctl": 219,
-    "clone": 220,
-    "swapon": 224,
-    "swapoff": 225,
-    "perf_event_open": 241,
-    "fanotify_init": 262,
-    "open_by_handle_at": 265,
-    "clock_adjtime": 266,
-    "setns": 268,
-    "process_vm_readv": 270,
-    "process_vm_writev": 271,
-    "kcmp": 272,
-    "finit_module": 273,
-    "bpf": 280,
-    "userfaultfd": 282,
-    "kexec_file_load": 294,
-}
-_ARCHES = {
-    "x86_64": (0xC000003E, _X86_64 | _COMMON),
-    "aarch64": (0xC00000B7, _AARCH64 | _COMMON),
-}
 
 #: Refused in every confined mode: namespaces and mounts, other processes' memory and descriptors,
 #: io_uring (it passes filters by), keyrings (they outlive the sandbox), and kernel surface.
@@ -183,6 +45,21 @@ _METADATA = (
     *("setxattrat", "removexattr", "lremovexattr", "fremovexattr", "removexattrat"),
     "file_setattr",
 )
+#: Calls of these by path, which a witness can say the object of.
+_ATTRIBUTES = (
+    *("chmod", "fchmodat", "fchmodat2", "chown", "lchown", "fchownat", "utime", "utimes"),
+    *("utimensat", "futimesat", "setxattr", "lsetxattr"),
+)
+#: Calls that change which files there are, or what is in them. Opening is looked at more closely.
+_CHANGES = (
+    *("creat", "openat2", "mkdir", "mkdirat", "mknod", "mknodat", "symlink", "symlinkat", "link"),
+    *("linkat", "unlink", "unlinkat", "rmdir", "rename", "renameat", "renameat2", "truncate"),
+)
+#: Calls that name a process or a thread whose share of the processors they change.
+_SCHEDULES = ("sched_setaffinity", "sched_setscheduler", "sched_setparam", "sched_setattr")
+_OTHERS = (*_SCHEDULES, "setpriority", "ioprio_set", "prlimit64")
+#: O_WRONLY, O_RDWR, O_CREAT, O_TRUNC: alike on both architectures.
+_OPENS_TO_WRITE = 0o1103
 
 
 @dataclass(frozen=True)
@@ -193,51 +70,83 @@ class Filter:
     unix: allow AF_UNIX sockets (socket pairs are always allowed).
     metadata: allow chmod, chown, times and extended attributes.
     ipc: allow System V and POSIX message IPC.
+    others: allow changes to other processes' limits, priorities and processors.
+    asks: ask a witness before changes to files (and before the network where ``internet`` is off)
+        instead of leaving them to the sandbox alone, and about what is refused of those anyway.
     """
 
     internet: bool
     unix: bool = True
     metadata: bool = True
     ipc: bool = True
+    others: bool = True
+    asks: bool = False
 
 
 def supported(machine: str | None = None) -> bool:
     """Whether there is a table for this machine's architecture."""
-    return (machine or platform.machine()) in _ARCHES
+    return (machine or platform.machine()) in ARCHES
 
 
+@functools.cache
 def assemble(wanted: Filter, machine: str | None = None) -> bytes:
     """The filter as the bytes of a ``struct sock_filter`` array.
 
     Raises KeyError for an architecture without a table; `supported` tells beforehand.
     """
-    arch, numbers = _ARCHES[machine or platform.machine()]
+    arch, numbers = ARCHES[machine or platform.machine()]
     program = [
         _op(_LD_W_ABS, _ARCH),
         _op(_JEQ, arch, 1, 0),
         _op(_RET, _KILL),
         _op(_LD_W_ABS, _NR),
     ]
-    if numbers is _ARCHES["x86_64"][1]:
+    if numbers is ARCHES["x86_64"][1]:
         program += [_op(_JGE, _X32, 0, 1), _op(_RET, _ERRNO | errno.ENOSYS)]
     program += [_op(_JEQ, numbers["clone3"], 0, 1), _op(_RET, _ERRNO | errno.ENOSYS)]
     refused = [*_ALWAYS]
     if not wanted.ipc:
         refused += _HOST_IPC
     if not wanted.metadata:
-        refused += _METADATA
+        refused += [n for n in _METADATA if not (wanted.asks and n in _ATTRIBUTES)]
     for name in refused:
         if name in numbers:
             program += [_op(_JEQ, numbers[name], 0, 1), _op(_RET, _ERRNO | errno.EPERM)]
+    if wanted.asks:
+        program += _questions(numbers, attributes=not wanted.metadata, network=False)
+    if not wanted.others:
+        program += _own_process_only(numbers, asks=wanted.asks)
     for name, mask in (("clone", _CLONE_NEW), ("unshare", _UNSHARE_NEW)):
         program += _when(numbers[name], 0, [_op(_JSET, mask, 0, 1), _refuse()])
     controls = _TERMINAL_INJECTION + (() if wanted.metadata else _FILE_FLAGS)
     program += _when(
         numbers["ioctl"], 1, [op for c in controls for op in (_op(_JEQ, c, 0, 1), _refuse())]
     )
-    program += _when(numbers["socket"], 0, _only(_families(wanted)))
+    program += _when(numbers["socket"], 0, _only(_families(wanted), wanted))
     program.append(_op(_RET, _ALLOW))
     return b"".join(program)
+
+
+def _own_process_only(numbers: Mapping[str, int], *, asks: bool) -> list[bytes]:
+    """Refuse what the kernel lets one do to any process of one's user.
+
+    The caller itself is 0, and also its own number: the C library names a new thread by that when
+    it sets a schedule for it, and a program that is refused this may give up. A filter cannot tell
+    whose number it is, so a witness is asked; without one scheduling is left alone, and limits,
+    which nobody sets for a thread, are refused.
+    """
+    program: list[bytes] = []
+    other = _op(_RET, _ASK) if asks else _op(_RET, _ALLOW)
+    for name in _SCHEDULES:
+        program += _when(numbers[name], 0, [_op(_JEQ, 0, 1, 0), other])
+    for name, whole_user in (("setpriority", 2), ("ioprio_set", 3)):
+        who = [_op(_LD_W_ABS, _ARG0 + 8), _op(_JEQ, 0, 1, 0), other]
+        program += _when(numbers[name], 0, [_op(_JEQ, whole_user, 0, 1), _refuse(), *who])
+    limits = _op(_RET, _ASK) if asks else _refuse()
+    new_limit = [_op(_LD_W_ABS, _ARG0 + 16), _op(_JEQ, 0, 0, 2)]
+    new_limit += [_op(_LD_W_ABS, _ARG0 + 20), _op(_JEQ, 0, 1, 0), limits]
+    whose = [_op(_JEQ, 0, len(new_limit), 0)]
+    return program + _when(numbers["prlimit64"], 0, [*whose, *new_limit])
 
 
 def _families(wanted: Filter) -> list[int]:
@@ -247,9 +156,64 @@ def _families(wanted: Filter) -> list[int]:
     return families
 
 
-def _only(values: Iterable[int]) -> list[bytes]:
-    allowed = [op for v in values for op in (_op(_JEQ, v, 0, 1), _op(_RET, _ALLOW))]
-    return [*allowed, _refuse()]
+def _only(values: Iterable[int], wanted: Filter) -> list[bytes]:
+    ops = [op for v in values for op in (_op(_JEQ, v, 0, 1), _op(_RET, _ALLOW))]
+    if wanted.asks and not wanted.internet:
+        for family in (_AF_INET, _AF_INET6):
+            ops += [_op(_JEQ, family, 0, 1), _op(_RET, _ASK)]
+    return [*ops, _refuse()]
+
+
+def _questions(numbers: Mapping[str, int], *, attributes: bool, network: bool) -> list[bytes]:
+    """Ask before calls that change files, and before the network is addressed where ``network``."""
+    asked = [*_CHANGES, *(_ATTRIBUTES if attributes else ())]
+    asked += ["connect"] if network else []
+    program: list[bytes] = []
+    for name in asked:
+        if name in numbers:
+            program += [_op(_JEQ, numbers[name], 0, 1), _op(_RET, _ASK)]
+    for name, argument in (("open", 1), ("openat", 2)):
+        if name in numbers:
+            program += _when(
+                numbers[name], argument, [_op(_JSET, _OPENS_TO_WRITE, 0, 1), _op(_RET, _ASK)]
+            )
+    if network:
+        program += _when(numbers["sendto"], 4, [_op(_JEQ, 0, 1, 0), _op(_RET, _ASK)])
+    return program
+
+
+@functools.cache
+def questions(*, network: bool, machine: str | None = None) -> bytes:
+    """A filter that refuses nothing by itself and asks a witness before changes to files.
+
+    network: ask before the network is addressed too. For a runner that has a filter of its own.
+    """
+    arch, numbers = ARCHES[machine or platform.machine()]
+    return b"".join(
+        [
+            _op(_LD_W_ABS, _ARCH),
+            _op(_JEQ, arch, 1, 0),
+            _op(_RET, _ALLOW),
+            _op(_LD_W_ABS, _NR),
+            *_questions(numbers, attributes=True, network=network),
+            _op(_RET, _ALLOW),
+        ]
+    )
+
+
+@functools.cache
+def names(machine: str | None = None) -> dict[int, str]:
+    """Number to name of every call that a witness can be asked about."""
+    numbers = ARCHES[machine or platform.machine()][1]
+    asked = (*_CHANGES, *_ATTRIBUTES, "open", "openat", "connect", "sendto", "socket", *_OTHERS)
+    return {numbers[name]: name for name in asked if name in numbers}
+
+
+@functools.cache
+def refused_always(wanted: Filter) -> list[str]:
+    """Names of calls that a witness has to refuse whatever they are about."""
+    refused = [] if wanted.metadata else [*_ATTRIBUTES]
+    return refused if wanted.internet else [*refused, "socket"]
 
 
 def _when(number: int, argument: int, body: list[bytes]) -> list[bytes]:

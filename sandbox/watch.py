@@ -14,11 +14,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import IO, Literal
+from typing import Literal
 
-from .confined import Confined, sealed
+from .confined import Confined
+from .disk import LOOK, DiskWatch
 from .output import Collector, Output
 from .rlimits import apply_from_outside
+from .runner import Runner, start
+from .sealed import sealed
 from .status import Status, read_status
 
 #: Bytes read at a time, which is what a pipe holds.
@@ -30,7 +33,7 @@ _DRAIN_LIMIT = 1.0
 #: Seconds between looks at the runner where the system has no descriptor for its end.
 _LOOK = 0.05
 
-End = Literal["ended", "timeout", "cancelled"]
+End = Literal["ended", "timeout", "cancelled", "exceeded"]
 OnOutput = Callable[[str, bytes], None]
 OnStarted = Callable[[int], None]
 
@@ -87,8 +90,9 @@ class CancelToken:
 class Ended:
     """How a run came to its end, not yet interpreted.
 
-    end: whether the command ended by itself. runner_code: the runner's own exit status, negative
-    for a signal; None where it could not be started. error: why it could not. duration: seconds.
+    end: whether the command ended by itself, or why we ended it. runner_code: the runner's own exit
+    status, negative for a signal; None where it is not known. error: why the runner could not be
+    started, or what limit on the disk was exceeded. duration: seconds.
     """
 
     end: End
@@ -116,7 +120,7 @@ class Run:
     status: Status = field(default_factory=Status)
     begun: float = field(default_factory=time.monotonic)
     deadline: float | None = None
-    process: "subprocess.Popen[bytes] | None" = None
+    runner: Runner | None = None
     #: Escalation so far: 0 running, 1 asked to stop, 2 being killed, 3 its runner was killed.
     pressed: int = 0
     #: The first process of bubblewrap's pid namespace, held by descriptor: numbers are used again.
@@ -126,15 +130,17 @@ class Run:
         self.out = Collector(self.output_limit)
         self.err = Collector(self.output_limit)
         self.selector = selectors.DefaultSelector()
+        self.disk = DiskWatch(self.confined.policy.workspace, self.confined.policy.limits)
+        self.excess: str | None = None
         if self.timeout is not None:
             self.deadline = self.begun + self.timeout
 
-    def watch(self, streams: "tuple[IO[bytes] | None, IO[bytes] | None]") -> None:
+    def watch(self, streams: tuple[int | None, int | None]) -> None:
         """Read until the runner has ended, pressing it when the time comes."""
-        for stream, name in zip(streams, ("stdout", "stderr"), strict=True):
-            if stream is not None:
-                os.set_blocking(stream.fileno(), False)
-                self.selector.register(stream.fileno(), selectors.EVENT_READ, name)
+        for fd, name in zip(streams, ("stdout", "stderr"), strict=True):
+            if fd is not None:
+                os.set_blocking(fd, False)
+                self.selector.register(fd, selectors.EVENT_READ, name)
         if self.confined.status is not None:
             os.set_blocking(self.confined.status, False)
             self.selector.register(self.confined.status, selectors.EVENT_READ, "status")
@@ -157,11 +163,18 @@ class Run:
                 self.selector.unregister(key.fd)
         if self.deadline is not None and time.monotonic() >= self.deadline:
             self._press("timeout")
+        if self.pressed == 0 and self.disk.wanted:
+            self.excess = self.disk.exceeded()
+            if self.excess is not None:
+                self.grace = 0.0  # while it is asked, it would take more
+                self._press("exceeded")
         return bool(ready)
 
     def _patience(self) -> float | None:
         left = None if self.deadline is None else max(0.0, self.deadline - time.monotonic())
-        if hasattr(os, "pidfd_open"):
+        if self.pressed == 0 and self.disk.wanted:
+            left = LOOK if left is None else min(left, LOOK)
+        if self.runner is not None and self.runner.ended_fd is not None:
             return left
         return _LOOK if left is None else min(_LOOK, left)
 
@@ -194,11 +207,13 @@ class Run:
                 self.on_started(self.status.child)
 
     def _hold_init(self, child: int) -> None:
-        if self.confined.backend != "bwrap" or self.process is None:
+        if self.confined.backend != "bwrap" or self.runner is None:
             return
         with contextlib.suppress(OSError):
             fd = os.pidfd_open(child)
-            if parent_of(child) == self.process.pid:
+            # Ours is a child of bubblewrap, which is our runner or was started by it.
+            parent = parent_of(child)
+            if self.runner.pid in (parent, parent_of(parent) if parent else None):
                 self.init = fd
             else:
                 os.close(fd)
@@ -225,47 +240,42 @@ class Run:
 
     def _ask(self) -> None:
         """SIGTERM to the command's process group."""
-        if self.process is None:
-            return
         if self.confined.backend == "bwrap":
             for group in groups_below(self.status.child):
                 with contextlib.suppress(OSError):
                     os.killpg(group, signal.SIGTERM)
-        else:
-            with contextlib.suppress(OSError):
-                self.process.terminate()  # the supervisor hands it on
+        elif self.runner is not None:
+            self.runner.ask()
 
     def _kill(self) -> None:
         """SIGKILL to everything the command started, while the runner stays to say how it ended."""
-        self.confined.let_go()
         if self.init is not None:
             # The first process of a pid namespace: the kernel ends all others with it.
             with contextlib.suppress(OSError):
                 signal.pidfd_send_signal(self.init, signal.SIGKILL)
-        elif self.confined.backend in ("bwrap", "none"):
-            self._kill_runner()
+        elif self.runner is not None:
+            self.runner.end()
 
     def _kill_runner(self) -> None:
-        if self.process is not None:
-            with contextlib.suppress(OSError):
-                self.process.kill()
+        if self.runner is not None:
+            self.runner.kill()
 
     def _runner_ended(self) -> bool:
-        return self.process is None or self.process.poll() is not None
+        # Its last record says that nothing is left; what it still clears away is not waited for.
+        return self.runner is None or self.status.over or self.runner.ended()
 
     @contextlib.contextmanager
     def _watching_runner(self) -> Iterator[None]:
-        if self.process is None or not hasattr(os, "pidfd_open"):
+        fd = self.runner.ended_fd if self.runner is not None else None
+        if fd is None:
             yield
             return
-        fd = os.pidfd_open(self.process.pid)
         self.selector.register(fd, selectors.EVENT_READ, "runner")
         try:
             yield
         finally:
             with contextlib.suppress(KeyError):
                 self.selector.unregister(fd)
-            os.close(fd)
 
     @contextlib.contextmanager
     def _watching_cancel(self) -> Iterator[None]:
@@ -310,25 +320,28 @@ class Run:
 
     def finish(self) -> None:
         """End whatever still runs, also after an error or Ctrl-C in the middle."""
-        if self.process is not None and not self._runner_ended():
-            self._kill()
-            try:
-                self.process.wait(_RUNNER_GRACE)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait()
-        self._end_init()
+        if self.runner is not None:
+            if not self._runner_ended():
+                self._kill()
+                if not self.runner.wait(_RUNNER_GRACE):
+                    self.runner.kill()
+                    self.runner.wait(_RUNNER_GRACE)
+            self._end_init()
+            self.runner.close()
+        if self.status.over:
+            self.confined.scratch = None  # its supervisor sees to it
         self.selector.close()
 
     def result(self, error: str | None = None) -> Ended:
+        code = self.runner.code() if self.runner is not None else None
         return Ended(
             end=self.end,
             status=self.status,
-            runner_code=self.process.returncode if self.process is not None else None,
+            runner_code=code if code is not None else self.status.runner,
             stdout=self.out.result(),
             stderr=self.err.result(),
             duration=time.monotonic() - self.begun,
-            error=error,
+            error=error if error is not None else self.excess,
         )
 
 
@@ -349,47 +362,46 @@ def watch(
     The arguments are those of `interlock.sandbox.run`.
     """
     run = Run(confined, timeout, grace, cancel, output_limit, on_output, on_started)
+    streams: list[int] = []
     try:
         if cancel is not None and cancel.cancelled:
             run.end = "cancelled"
             return run.result()
         try:
-            run.process = _spawn(confined, stdin, inherit=inherit)
+            run.runner = _start(confined, stdin, streams, inherit=inherit)
         except (OSError, subprocess.SubprocessError) as error:
             return run.result(str(error))
-        with run.process:
-            try:
-                run.watch((run.process.stdout, run.process.stderr))
-            finally:
-                run.finish()
+        try:
+            run.watch((streams[0], streams[1]) if streams else (None, None))
+        finally:
+            run.finish()
         return run.result()
     finally:
+        for fd in streams:
+            os.close(fd)
         confined.close()
 
 
-def _spawn(confined: Confined, stdin: bytes, *, inherit: bool) -> "subprocess.Popen[bytes]":
-    """Start the runner in a new session with its three standard streams and its own descriptors."""
-    source: int | None = None if inherit else subprocess.DEVNULL
-    given = -1
-    if stdin:
-        # A file, not a pipe: nothing can block on a command that does not read.
-        source = given = sealed("interlock-stdin", stdin)
+def _start(confined: Confined, stdin: bytes, streams: list[int], *, inherit: bool) -> Runner:
+    """Start the runner with the command's three streams; our ends of two go into ``streams``."""
+    given: list[int] = []
     try:
-        return subprocess.Popen(
-            confined.argv,
-            env=confined.env,
-            cwd=confined.cwd,
-            pass_fds=confined.pass_fds,
-            stdin=source,
-            stdout=None if inherit else subprocess.PIPE,
-            stderr=None if inherit else subprocess.PIPE,
-            bufsize=0,
-            start_new_session=True,
-        )
+        if stdin:
+            # A file, not a pipe: nothing can block on a command that does not read.
+            given.append(sealed("interlock-stdin", stdin))
+        elif not inherit:
+            given.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+        source = given[0] if given else 0
+        if inherit:
+            return start(confined, (source, 1, 2))
+        for _ in range(2):
+            ours, theirs = os.pipe()
+            streams.append(ours)
+            given.append(theirs)
+        return start(confined, (source, given[1], given[2]))
     finally:
-        if given >= 0:
-            os.close(given)
-        confined.release()
+        for fd in given:
+            os.close(fd)
 
 
 def parent_of(pid: int) -> int | None:

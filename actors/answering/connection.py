@@ -23,7 +23,7 @@ from ..messages import (
 )
 from ..roles import Role
 from ..runtime_dir import RuntimeInfo, answerer_key
-from ..wire import BadMessageError, decode, encode
+from ..wire import BadMessageError, decode_all, encode
 
 #: Seconds to wait for a broker's reply: it only looks into its memory.
 REPLY_LIMIT = 5.0
@@ -98,7 +98,7 @@ class Broker:
             except zmq.Again:
                 return
             try:
-                yield decode(payload, Role.BROKER)
+                yield from decode_all(payload, Role.BROKER)
             except BadMessageError:
                 continue
 

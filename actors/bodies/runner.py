@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from interlock.actors.messages import Reconcile
 from interlock.actors.tools.context import NestedCaller, ProgressSink, ToolContext, current_call
 from interlock.actors.tools.declare import Tool
 from interlock.actors.tools.failure import CallCancelled, InvalidArgumentsError
@@ -48,6 +49,21 @@ class BodyJob:
     timeout: float | None = None
     progress: ProgressSink | None = None
     nested: NestedCaller | None = None
+
+
+def reconcile_job(message: Reconcile, tool: Tool[..., Any]) -> BodyJob:
+    """The job that asks what became of a call."""
+    return BodyJob(
+        number=message.number,
+        tool=tool,
+        arguments=message.record,
+        purpose=Purpose.RECONCILE,
+        session_id=message.session,
+        call_id=message.call_id,
+        idempotency_key=message.idempotency_key,
+        cwd=message.workspace,
+        timeout=message.timeout,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from .options import Json, Root, root_of
 
 if TYPE_CHECKING:
     from interlock.sandbox import BackendReport
+    from interlock.sandbox.examine import Examination
     from rich.console import Console
 
     from .disk_report import DiskReport
@@ -23,6 +26,7 @@ class Findings:
     """Everything that was looked at."""
 
     sandbox: list[BackendReport]
+    attempts: list[Examination]
     disk: DiskReport
     limits: dict[str, int | None]
     versions: dict[str, str]
@@ -40,12 +44,16 @@ class Findings:
         return self.best is not None and self.disk.problem is None
 
 
-def doctor(root: Root = None, as_json: Json = False) -> int:
+Anew = Annotated[bool, typer.Option("--anew", help="Try the sandboxes again, also if known.")]
+
+
+def doctor(root: Root = None, anew: Anew = False, as_json: Json = False) -> int:
     """Say what this machine offers and lacks.
 
     Looks at the sandboxes, the disk under the root, limits and running runtimes. Each sandbox
-    backend is tried for real. The sync latency is the median of appending 4 KiB and making it
-    durable: what every tool call waits for at least. Ends with what to do.
+    backend is tried for real with a set of attacks, once for each start of the machine; whether it
+    confines fully follows from what it refused. The sync latency is the median of appending 4 KiB
+    and making it durable: what every tool call waits for at least. Ends with what to do.
 
     \b
     Exit status: 0 if commands can be confined and the root can be written, else 1.
@@ -56,7 +64,7 @@ def doctor(root: Root = None, as_json: Json = False) -> int:
     """
     from .output import console, emit
 
-    findings = _look(root)
+    findings = _look(root, anew=anew)
     advice = advise(findings)
     if as_json:
         emit(_document(findings, advice))
@@ -96,14 +104,15 @@ def advise(findings: Findings) -> list[str]:
     return advice
 
 
-def _look(root: Root) -> Findings:
-    from interlock.sandbox import probe
-
+def _look(root: Root, *, anew: bool) -> Findings:
     from .disk_report import examine
+    from .sandbox_report import examined
 
     directory, runtimes = _runtimes()
+    reports, attempts = examined(anew=anew)
     return Findings(
-        sandbox=probe(),
+        sandbox=reports,
+        attempts=attempts,
         disk=examine(root_of(root)),
         limits=_limits(),
         versions=_versions(),
@@ -160,6 +169,8 @@ def _runtimes() -> tuple[dict[str, Any], list[dict[str, Any]]]:
 
 
 def _document(findings: Findings, advice: list[str]) -> dict[str, Any]:
+    from .sandbox_report import as_documents
+
     disk, best = findings.disk, findings.best
     return {
         "sandbox": [
@@ -172,6 +183,7 @@ def _document(findings: Findings, advice: list[str]) -> dict[str, Any]:
             }
             for report in findings.sandbox
         ],
+        "sandbox_attempts": as_documents(findings.attempts),
         "bodies": {
             "worker": {"confined": False},
             "host": {"confined": False},
@@ -227,6 +239,8 @@ def _tell(out: Console, findings: Findings, advice: list[str]) -> None:
 def _tell_sandbox(out: Console, findings: Findings) -> None:
     from rich.table import Table
 
+    from .sandbox_report import tell
+
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("SANDBOX", "USABLE", "ENFORCEMENT", "DETAIL"):
         table.add_column(name, overflow="fold", no_wrap=name != "DETAIL")
@@ -240,6 +254,7 @@ def _tell_sandbox(out: Console, findings: Findings) -> None:
             style=None if report.usable else "yellow",
         )
     out.print(table)
+    tell(out, findings.attempts)
     best = findings.best
     out.print()
     out.print("What is confined", style="bold")

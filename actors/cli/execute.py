@@ -99,7 +99,7 @@ def status(outcome: Outcome) -> int:
             return NOT_FOUND
         case "not-executable":
             return NOT_EXECUTABLE
-        case "sandbox-failed":
+        case "sandbox-failed" | "lost":
             return SANDBOX_FAILED
         case "timeout":
             return TIMED_OUT
@@ -176,10 +176,8 @@ def _run(argv: list[str], policy: Policy, timeout: float | None) -> Outcome:
             outcome, status="not-found", message=f"{argv[0]} was not found in the sandbox"
         )
     if outcome.status == "exited" and outcome.exit_code:
-        # S5: only a guess from its words, so it is said and changes nothing.
-        found = evidence(tee.end, policy, outcome.backend)
-        if found is not None:
-            return replace(outcome, status="denied", evidence=found)
+        # S5: only a guess from its words, so it is said and decides nothing.
+        return replace(outcome, hint=evidence(tee.end, policy, outcome.backend))
     return outcome
 
 
@@ -195,7 +193,9 @@ def _say(outcome: Outcome, policy: Policy) -> None:
     from .output import explain
 
     if outcome.status == "denied":
-        explain(f"the sandbox ({outcome.backend}) refused: {outcome.evidence}")
+        explain(f"the sandbox ({outcome.backend}) refused {outcome.evidence}")
+    elif outcome.hint is not None:
+        explain(f"the sandbox ({outcome.backend}) may have refused something: {outcome.hint}")
     elif outcome.status not in ("exited", "signalled"):
         explain(outcome.message)
     if policy.mode is Mode.DANGER_FULL_ACCESS:
@@ -217,9 +217,18 @@ def _document(outcome: Outcome, policy: Policy) -> dict[str, Any]:
         "enforcement": outcome.enforcement,
         "gaps": sorted(outcome.gaps),
         "evidence": outcome.evidence,
-        "code": "SANDBOX_DENIED" if outcome.status == "denied" else None,
+        "refused": list(outcome.refused),
+        "hint": outcome.hint,
+        "code": _CODES.get(outcome.status),
         "message": outcome.message,
     }
+
+
+_CODES = {
+    "denied": "SANDBOX_DENIED",
+    "sandbox-failed": "SANDBOX_UNAVAILABLE",
+    "lost": "TOOL_OUTCOME_UNKNOWN",
+}
 
 
 def _refusal(error: Exception, mode: str) -> dict[str, Any]:

@@ -85,6 +85,8 @@ class Bodies:
             body = await self._release_to_worker(call, checkpoint)
         call.cancelled.then(lambda: self._ask_to_stop(body, "cancelled"))
         end = await body.ended
+        if end.command is not None and end.command.risks:
+            call.notices.append(ends.risks(call, end.command.risks))
         return ends.meaning(call, body.asked, body.timeout, end)
 
     # Releasing.
@@ -100,6 +102,7 @@ class Bodies:
             self.writer_incarnation if call.writer == self.writer_incarnation else "",
             call.workspace,
             self.incarnation,
+            call.attempt,
         )
 
     def _timeout(self, call: CallRun) -> float:

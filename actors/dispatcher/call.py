@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from interlock.backends.codes import Code
+from interlock.backends.event import Draft
 
 from ..fibers import Promise, first
 from ..hooks.matching import Facts
@@ -72,11 +73,19 @@ class CallRun:
     #: F3: what an earlier life of the dispatcher left of its approvals (R6).
     undecided: list[str] = field(default_factory=list)
     never_released: bool = False
+    #: 1, and one more for each retry (R4).
+    attempt: int = 1
+    #: An earlier life of the call was granted what it asked for: the grant stands for a retry.
+    granted: bool = False
+    #: Its result stands in the log and says "unknown": nothing can be asked about it any more (A4).
+    past: bool = False
     #: Whether the tool and the arguments were looked at, and what is wrong with them.
     checked: bool = False
     problem: Ended | None = None
     #: The arguments as the body gets them: JSON, also where the model sent an empty string.
     valid_arguments: bytes = b"{}"
+    #: Events about what the body did, to be appended with its result.
+    notices: list[Draft] = field(default_factory=list)
 
     @property
     def session(self) -> str:

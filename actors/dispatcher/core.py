@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import msgspec
 from interlock.backends.codes import Code
 from interlock.backends.errors import InterlockError, LogError
 
@@ -21,20 +20,20 @@ from ..messages import (
     Message,
     NestedCall,
     NestedResult,
+    Reconciled,
     RegisterTools,
-    SessionSettled,
+    ResolveCalls,
     SettleSession,
     Shutdown,
     StepExecuted,
     Stopped,
     ToolsRegistered,
-    UnansweredCall,
     WireCall,
     WireResult,
     WorkerReady,
 )
 from ..owner import refusal
-from ..port import Peer, PeerLostError, Port, ReplyTimeoutError
+from ..port import Peer, Port
 from ..roles import Role
 from ..tools.identity import CallIdentity
 from ..tools.outcome import Outcome
@@ -45,6 +44,8 @@ from .call import CallRun
 from .judging import Judging
 from .log import LogClient
 from .pipeline import Pipeline
+from .reopening import Reopening
+from .resolving import Resolution, Resolving
 from .step import StepRun
 from .workers import Spawner, Worker, WorkerPool
 
@@ -91,6 +92,8 @@ class DispatcherCore:
         self._specs: dict[str, ToolSpec] = {}
         #: The latest step of each session: a repeated request joins it (P9).
         self._steps: dict[str, StepRun] = {}
+        self._resolving = Resolving(port, self._log, self._bodies, self._workers, self._pipeline)
+        self._reopening = Reopening(port, self._log, self._steps, self._resolving)
         self._nested_calls: set[CallRun] = set()
         #: Keys of clients that have gone; none is ever used again.
         self._gone: set[bytes] = set()
@@ -113,12 +116,17 @@ class DispatcherCore:
             case CommandBuilt():
                 self._pipeline.built(message)
             case CancelCalls(session, message_seq, reason, call_ids):
-                step = self._steps.get(session)
-                mine = step is not None and step.requester_key == peer.key
-                if step is not None and mine and step.message_seq == message_seq:
-                    step.cancel(call_ids, reason or "the caller cancelled it")
+                for led in (self._steps.get(session), self._reopening.resolutions.get(session)):
+                    mine = led is not None and led.requester_key == peer.key
+                    if led is not None and mine and led.message_seq == message_seq:
+                        led.cancel(call_ids, reason or "the caller cancelled it")
             case SettleSession():
-                detach(self._settle(peer, message))
+                detach(self._reopening.settle(peer, message))
+            case ResolveCalls():
+                over = self._stopping or self._host_gone
+                detach(self._reopening.resolve(peer, message, self._specs, over=over))
+            case Reconciled():
+                self._resolving.answered(peer.identity, message)
             case WorkerReady():
                 self._workers.ready(peer.key, peer.identity, message)
             case RegisterTools():
@@ -155,6 +163,7 @@ class DispatcherCore:
         self._cancel_unreleased("the process that made the call has ended")
         self._pipeline.host = None
         self._bodies.host_lost()
+        self._resolving.host_lost()
         detach(self._drain())
 
     def client_gone(self, key: bytes) -> Promise[None]:
@@ -164,12 +173,15 @@ class DispatcherCore:
     async def _client_gone(self, key: bytes) -> None:
         self._gone.add(key)
         why = "the client that made the call has gone"
-        steps = [step for step in self._steps.values() if step.requester_key == key]
+        steps = [led for led in self._led() if led.requester_key == key]
         for step in steps:
             step.cancel_unreleased(why)
         self._cancel_nested(why, key)
         for step in steps:
             await first(step.results)
+
+    def _led(self) -> list[StepRun | Resolution]:
+        return [*self._steps.values(), *self._reopening.resolutions.values()]
 
     def shutdown(self, grace: float) -> Promise[Stopped]:
         """End in order: cancel, wait up to ``grace`` s, kill what is left, record all of it."""
@@ -229,7 +241,7 @@ class DispatcherCore:
                 reply: Message = StepExecuted(message.rid, results.result())
             except InterlockError as error:
                 reply = refusal(message.rid, error)
-            self._port.send(peer.identity, reply)
+            self._port.post(peer.identity, reply)
 
         results.then(done)
 
@@ -327,40 +339,6 @@ class DispatcherCore:
 
     # Reopened sessions (F2).
 
-    async def _settle(self, peer: Peer, message: SettleSession) -> None:
-        """Record what the log of a reopened session lacks and this dispatcher knows."""
-        try:
-            if peer.role is not Role.HOST:  # X4: only who has it open settles it
-                await self._log.append(message.session, [], behalf=peer.key)
-        except InterlockError as error:
-            self._port.send(peer.identity, refusal(message.rid, error))
-            return
-        except (PeerLostError, ReplyTimeoutError):
-            return  # the writer is gone, and the session with it
-        step = self._steps.get(message.session)
-        if step is not None:
-            step.cancel_unreleased("its session was reopened")
-            await first(step.results)  # what was released runs on to its end (F2)
-            self._steps.pop(message.session, None)
-        held = self._log.held.pop(message.session, {})
-        recorded = []
-        for call in message.unanswered:
-            event = held.get((call.message_seq, call.call_id))
-            if event is None or call.call_seq is None:
-                continue
-            cited = msgspec.structs.replace(event, sources=(call.call_seq,))
-            try:
-                await self._log.append(message.session, [cited], after=call.call_seq)
-            except (InterlockError, PeerLostError, ReplyTimeoutError):
-                self._keep(message.session, call, held)
-                continue
-            recorded.append(call.call_id)
-        self._port.send(peer.identity, SessionSettled(message.rid, message.session, recorded))
-
-    def _keep(self, session: str, call: UnansweredCall, held: dict) -> None:  # type: ignore[type-arg]
-        key = (call.message_seq, call.call_id)
-        self._log.held.setdefault(session, {})[key] = held[key]
-
     # Losing and ending.
 
     def worker_exited(self, key: bytes, how: str) -> None:
@@ -368,12 +346,14 @@ class DispatcherCore:
         self._workers.exited(key, how)
 
     def _worker_lost(self, worker: Worker, how: str) -> None:
+        numbers = set(worker.bodies)  # each one's end takes it out of there
         self._bodies.worker_lost(worker, how)
-        self._pipeline.worker_lost(worker.bodies, how)
+        self._pipeline.worker_lost(numbers, how)
+        self._resolving.worker_lost(numbers, how)
 
     def _cancel_unreleased(self, reason: str) -> None:
-        for step in self._steps.values():
-            step.cancel_unreleased(reason)
+        for led in self._led():
+            led.cancel_unreleased(reason)
         self._cancel_nested(reason)
 
     def _cancel_nested(self, reason: str, key: bytes | None = None) -> None:
@@ -395,8 +375,8 @@ class DispatcherCore:
         self._end()
 
     async def _shut_down(self, grace: float) -> Stopped:
-        for step in self._steps.values():
-            step.cancel(None, "the runtime is closing")
+        for led in self._led():
+            led.cancel(None, "the runtime is closing")
         done = spawn(self._all_recorded()).result
         late: Promise[None] = Promise()
         timer = self._port.at(self._port.now() + grace, lambda: late.resolve(None))
@@ -409,8 +389,8 @@ class DispatcherCore:
         return Stopped(0)
 
     async def _all_recorded(self) -> None:
-        for step in list(self._steps.values()):
-            await first(step.results)
+        for led in self._led():
+            await first(led.results)
 
 
 def _check_text(message: ExecuteStep) -> None:

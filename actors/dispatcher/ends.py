@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import msgspec
 from interlock.backends.codes import Code
+from interlock.backends.event import Draft, draft
 
 from ..messages import CommandEnded
 from ..tools.outcome import Outcome
@@ -157,12 +158,23 @@ def _command(call: CallRun, asked: str | None, timeout: float, ended: CommandEnd
         meta["risks"] = ended.risks
     if ended.evidence:
         meta["evidence"] = ended.evidence
+    if ended.refused:
+        meta["refused"] = ended.refused
+    if ended.hint:
+        meta["hint"] = ended.hint
     if ended.status == "exited" and ended.exit_code == 0 and asked is None:
         return Outcome.success(output, content=[_text(_shown(ended))], meta=meta)
     code, words = _command_error(call, asked, timeout, ended)
     shown = _shown(ended)
     message = f"{words}\n{shown}" if shown else words
     return Outcome.failure(code, message, meta=meta | {"output": output})
+
+
+def risks(call: CallRun, found: list[str]) -> Draft:
+    """The event that tells of what a command left in its workspace that could run later."""
+    data = {"kind": "workspace-risk", "callId": call.shown_id, "name": call.name, "risks": found}
+    text = f"{call.name} left {len(found)} thing{'s' * (len(found) != 1)} that may run or lead out"
+    return draft("interlock/notice", data | {"text": text}, ignorable=True)
 
 
 def _command_error(
@@ -176,9 +188,13 @@ def _command_error(
             )
         case "denied":
             return Code.SANDBOX_DENIED, (
-                f"The sandbox ({ended.backend}, {call.mode}) refused what the command did: "
-                f"{ended.evidence or ended.message}"
+                f"The command failed with exit status {ended.exit_code}, and the sandbox "
+                f"({ended.backend}, {call.mode}) refused {ended.evidence or ended.message}."
             )
+        case "exceeded":
+            return Code.TOOL_FAILED, f"{ended.message}. {advice(call)}"
+        case "lost":  # F5
+            return Code.TOOL_OUTCOME_UNKNOWN, f"{ended.message}. {advice(call)}"
         case "sandbox-failed":
             return Code.SANDBOX_UNAVAILABLE, f"The command did not run: {ended.message}"
         case "not-found" | "not-executable":

@@ -103,6 +103,20 @@ class LogClient:
         call.covers = max(call.covers, reply.last_seq)
         return reply
 
+    async def decided(self, call: CallRun, event: Draft) -> Checkpoint:
+        """R4: make durable what is decided about a call that is recorded already, or end it (K3).
+
+        The acknowledgement covers everything that the log has of the call.
+        """
+        try:
+            acknowledged = await self.append(
+                call.session, [event], after=call.covers, flush=True, behalf=call.requester_key
+            )
+        except (InterlockError, PeerLostError, ReplyTimeoutError) as error:
+            raise checkpoint_failed(call, error) from None
+        call.covers, call.writer = acknowledged.last_seq, acknowledged.incarnation
+        return Checkpoint(acknowledged)
+
     async def record(self, call: CallRun, outcome: Outcome) -> WireResult:
         """Append the call's ``tool/result``, or hold it where the log is gone."""
         outcome, event = _result_event(call, outcome)
@@ -125,12 +139,12 @@ class LogClient:
     async def _append_result(self, call: CallRun, outcome: Outcome, event: Draft) -> WireResult:
         reply = await self.append(
             call.session,
-            [event],
+            [*call.notices, event],
             after=call.call_seq,
             behalf=call.requester_key,
             timeout=RESULT_TIMEOUT,
         )
-        return WireResult(call.call_id, call.name, reply.first_seq, outcome)
+        return WireResult(call.call_id, call.name, reply.last_seq, outcome)
 
 
 def _result_event(call: CallRun, outcome: Outcome) -> tuple[Outcome, Draft]:

@@ -66,7 +66,7 @@ class Pipeline:
     ) -> None:
         self._port, self._log, self._approvals = port, log, approvals
         self._bodies, self._workers, self._judging = bodies, workers, judging
-        self._default_mode = default_mode
+        self.default_mode = default_mode
         self._names: list[str] = []
         self._builds: dict[int, Promise[CommandBuilt]] = {}
         self.host: bytes | None = None
@@ -148,7 +148,7 @@ class Pipeline:
         call.call_seq = call.covers = reply.first_seq + index
         call.writer = reply.incarnation
         call.stop_if_cancelled()  # K4: the acknowledgement came, and comes too late
-        call.mode = reply.sandbox_mode or self._default_mode
+        call.mode = reply.sandbox_mode or self.default_mode
         await self.prepare(call, slots)
         # A shipped gate may have had it asked for all the same: then more is to be covered (K2).
         if plain and not call.asks:
@@ -249,8 +249,17 @@ class Pipeline:
         if judged.decision == "ask":
             reasons.append(judged.reason or "a gate asks")
         widening = self._widening(call)
+        if call.granted:  # A9: this very call was shown and allowed; a retry is the same call
+            if widening is not None:
+                call.widened_from, call.mode = widening.mode_from, widening.mode_to
+            return
         if not reasons and widening is None:
             return
+        if call.past:
+            raise Ended(
+                Code.TOOL_DENIED,
+                "The call was not retried: it needs an approval, and its turn has ended.",
+            )
         slots.leave(call)  # P3: a call that waits for a person leaves the group
         if reasons:
             await self._approvals.approve(call, _shown("; ".join(reasons), call))
@@ -342,7 +351,7 @@ class Pipeline:
         blocks = preview(outcome, limit=call.inline_limit or INLINE_LIMIT)
         end = ids | {"isError": not outcome.ok, "content": blocks}
         try:
-            await self._log.note(call, [draft("tool/ptc-dispatch", end)])
+            await self._log.note(call, [*call.notices, draft("tool/ptc-dispatch", end)])
         except (InterlockError, PeerLostError, ReplyTimeoutError):
             # The parent's own result will be held or unknown; the log stays a clean prefix.
             return WireResult(call.shown_id, call.name, -1, outcome)
@@ -351,13 +360,13 @@ class Pipeline:
     async def _nested_outcome(self, call: CallRun, ids: dict[str, Any]) -> Outcome:
         parent = call.parent
         assert parent is not None and parent.checkpoint is not None  # noqa: S101, PT018
-        call.mode = parent.mode or self._default_mode
+        call.mode = parent.mode or self.default_mode
         try:
             reply = await self._log.note(call, [draft("tool/ptc-dispatch-start", ids)])
         except (InterlockError, PeerLostError, ReplyTimeoutError) as error:
             raise checkpoint_failed(call, error) from None
         call.call_seq, call.writer = reply.first_seq, reply.incarnation
-        call.mode = reply.sandbox_mode or self._default_mode
+        call.mode = reply.sandbox_mode or self.default_mode
         await self.prepare(call, Slots(1))
         if call.asks:
             checkpoint = await self._log.checkpoint(call)

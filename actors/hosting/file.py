@@ -7,6 +7,7 @@
     sandbox = "workspace-write"     # or "read-only", "danger-full-access"
     approval = "ask"                # or "never": what would ask is rejected
     approval_timeout = 600          # seconds that a request stays open
+    on_unknown = "report"           # or "retry", "reconcile": calls that a crash left unknown
     workers = 2                     # shared worker processes
     worker_env = ["API_TOKEN"]      # environment variables that workers get
 
@@ -54,6 +55,7 @@ from ..agent.scripted import ScriptedModel, ScriptError
 
 Mode = Literal["read-only", "workspace-write", "danger-full-access"]
 Policy = Literal["ask", "never"]
+OnUnknown = Literal["report", "retry", "reconcile"]
 
 #: Agents that one file may describe.
 MAX_AGENTS = 10_000
@@ -70,6 +72,7 @@ class RuntimeTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sandbox: Mode = "workspace-write"
     approval: Policy = "ask"
     approval_timeout: float = 600.0
+    on_unknown: OnUnknown = "report"
     workers: int | None = None
     worker_env: list[str] = []
 

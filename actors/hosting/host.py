@@ -136,7 +136,9 @@ class Host:
         try:
             if await asyncio.to_thread(_find, self._file.root, plan.id) is not None:
                 self._screen.line(self._board.set(plan.id, "waiting", "opens its log"))
-            session = await runtime.open(plan.id, wait=REOPEN)
+            session = await runtime.open(
+                plan.id, wait=REOPEN, on_unknown=self._file.runtime.on_unknown
+            )
         except SessionError as error:
             if error.code != Code.SESSION_NOT_FOUND:
                 raise

@@ -38,15 +38,19 @@ class Left:
 
 def what_is_left(events: Iterable[LoggedEvent], prompts: Sequence[str]) -> Left:
     """Read what remains of ``prompts`` from a session's events."""
-    done, last, open_turn = 0, "completed", False
+    done, last, open_turn, asked = 0, "completed", False, False
     sandbox: str | None = None
     approval: str | None = None
     for event in events:
         if event.type == "turn/start":
-            open_turn = True
+            open_turn, asked = True, False
+        elif event.type == "user/message":
+            asked = asked or event.data["source"]["kind"] == "user"
         elif event.type == "turn/end":
-            last, open_turn = event.data["reason"]["kind"], False
-            done += last == "completed"
+            open_turn = False
+            if asked:  # one without a prompt only tells what is known of earlier calls
+                last = event.data["reason"]["kind"]
+                done += last == "completed"
         elif event.type == "sandbox/mode":
             sandbox = event.data["mode"]
         elif event.type == "approval/policy":

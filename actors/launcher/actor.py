@@ -5,14 +5,18 @@ Parent-death signals follow the thread that started a process, so it must be tha
 
 from __future__ import annotations
 
+import contextlib
+import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from interlock.backends.paths import default_root
+from interlock.sandbox import standby
 from interlock.sandbox.audit import Snapshot, compare, snapshot
 from interlock.sandbox.errors import SandboxUnavailable
-from interlock.sandbox.policy import Mode, Policy, PolicyError
+from interlock.sandbox.policy import Limits, Mode, Policy, PolicyError
 from interlock.sandbox.run import Outcome, run
 from interlock.sandbox.watch import CancelToken
 from pykka._envelope import Envelope
@@ -20,10 +24,13 @@ from pykka._envelope import Envelope
 from ..messages import CommandEnded, Launch
 from ..owner import Core, Owner
 from ..runtime_dir import running
+from ..tools.command import Command
 from .core import LauncherCore
 
 #: Bytes of output kept of each stream unless the command asks for less.
 OUTPUT_LIMIT = 128 * 1024
+#: Processes of one command at once.
+PROCESSES = 4096
 #: Seconds between asking a command to stop and ending it.
 GRACE = 2.0
 
@@ -51,7 +58,13 @@ class LauncherActor(Owner):
     """Owns confined commands; see :class:`~interlock.actors.launcher.core.LauncherCore`."""
 
     def make_core(self) -> Core:
+        with contextlib.suppress(OSError):
+            standby.prepare()  # so that the first command starts as quickly as the others
         return LauncherCore(self, self, self.end)
+
+    def on_stop(self) -> None:
+        super().on_stop()
+        standby.close()  # S7: the guardian has ended what there was before we end
 
     def on_receive(self, message: object) -> None:
         if isinstance(message, _Call):
@@ -131,7 +144,8 @@ class LauncherActor(Owner):
             workspace=workspace,
             cwd=workspace / command.cwd if command.cwd else None,
             writable=tuple(Path(path) for path in command.writable),
-            hidden=self._hidden(workspace),
+            hidden=(*self._hidden(workspace), *(workspace / path for path in command.hidden)),
+            limits=limits_of(command, workspace),
             network=command.network,
             env=command.env
             | {
@@ -139,6 +153,25 @@ class LauncherActor(Owner):
                 "INTERLOCK_IDEMPOTENCY_KEY": launch.idempotency_key,
             },
         )
+
+
+def limits_of(command: Command, workspace: Path) -> Limits:
+    """What the command asks for, and brakes on what would harm the machine where it is silent.
+
+    Half of the free disk, all of the memory for each process, and a number of processes that no
+    build reaches.
+    """
+    limits: dict[str, Any] = {"processes": PROCESSES}
+    with contextlib.suppress(OSError, ValueError):
+        limits["memory_bytes"] = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    with contextlib.suppress(OSError):
+        disk = os.statvfs(workspace)
+        limits["disk_bytes"] = disk.f_bavail * disk.f_frsize // 2 or None
+        limits["disk_files"] = disk.f_favail // 2 or None
+    for name, number in command.limits.items():
+        whole = number if name == "cpu_seconds" else int(number)
+        limits[name] = whole or None
+    return Limits(**limits)
 
 
 def _risks(before: Snapshot) -> list[str]:
@@ -169,6 +202,8 @@ def _ended(launch: Launch, outcome: Outcome, risks: list[str]) -> CommandEnded:
         evidence=outcome.evidence,
         message=outcome.message,
         risks=risks,
+        refused=list(outcome.refused),
+        hint=outcome.hint,
     )
 
 

@@ -23,7 +23,7 @@ from ..tools.result import ToolResult
 from ..tools.spec import ToolSpec
 from .attached import ClientCore
 from .config import make_config
-from .connected import ConnectedCore
+from .connected import ConnectedCore, OnUnknown
 from .core import CLOSE_TIMEOUT, INTERRUPT_TIMEOUT, RuntimeCore
 from .flow import run_async
 from .session import SessionCore
@@ -158,14 +158,23 @@ class AsyncRuntime:
         flow = self._core.create(session_id, cwd, parent, agent_preset)
         return AsyncSession(self._core, await run_async(flow))
 
-    async def open(self, session_id: str, *, wait: float = 0.0) -> AsyncSession:
+    async def open(
+        self, session_id: str, *, wait: float = 0.0, on_unknown: OnUnknown = "report"
+    ) -> AsyncSession:
         """Open a session for writing; an interrupted one is completed first (R2).
 
         :param wait: seconds to wait for the lock of a session that is open elsewhere.
+        :param on_unknown: what to do about calls that may have run and whose outcome no log knows
+            (R4): ``"report"`` says so to the model; ``"retry"`` runs ``read`` and ``idempotent``
+            ones again, as the same call with the same idempotency key; ``"reconcile"`` asks the
+            outside world with the tool's own ``reconcile`` function. What cannot be settled is
+            reported; :attr:`AsyncSession.resolved` says what came of it. Takes up to the timeouts
+            of the tools.
         :raises SessionError: ``SESSION_NOT_FOUND``, ``SESSION_LOCKED`` (naming the holder),
             ``SESSION_CORRUPT``, ``SESSION_FORMAT_UNSUPPORTED``.
         """
-        return AsyncSession(self._core, await run_async(self._core.open(session_id, wait)))
+        opened = await run_async(self._core.open(session_id, wait, on_unknown))
+        return AsyncSession(self._core, opened)
 
     def sessions(self) -> Iterator[Listing]:
         """Every session under the root, by header; bad ones are named (L17)."""
@@ -241,6 +250,13 @@ class AsyncSession:
     def repaired_events(self) -> int:
         """How many events opening it appended to complete an interrupted turn (R2)."""
         return self._core.repaired_events
+
+    @property
+    def resolved(self) -> dict[str, str]:
+        """What became of calls of unknown outcome when it was opened, by call id (R4): ``"done"``,
+        ``"failed"``, ``"not-done"`` or ``"unknown"``. Those that were only reported are left out.
+        """
+        return dict(self._core.resolved)
 
     async def append(
         self,

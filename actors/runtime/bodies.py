@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from interlock.backends.codes import Code
 
-from ..bodies.runner import BodyDone, BodyJob, BodyRunner
+from ..bodies.runner import BodyDone, BodyJob, BodyRunner, reconcile_job
 from ..errors import RuntimeFailureError
 from ..messages import (
     ApprovalAsked,
@@ -26,6 +26,8 @@ from ..messages import (
     Message,
     NestedCall,
     NestedResult,
+    Reconcile,
+    Reconciled,
     Release,
 )
 from ..roles import Role
@@ -86,6 +88,8 @@ class HostBodies:
         match message:
             case Release():
                 self._run(message)
+            case Reconcile():
+                self._reconcile(message)
             case CancelBody(number, reason):
                 self._runner.cancel(number, reason)
             case NestedResult(number, sub, result):
@@ -115,6 +119,7 @@ class HostBodies:
             arguments=message.arguments,
             session_id=message.session,
             call_id=message.call_id,
+            attempt=message.attempt,
             idempotency_key=message.idempotency_key,
             cwd=message.workspace,
             timeout=message.timeout,
@@ -126,6 +131,15 @@ class HostBodies:
     def _finished(self, done: BodyDone) -> None:
         stopped = done.cancelled and done.outcome.code == Code.ABORTED
         self._tell(Role.DISPATCHER, BodyFinished(done.number, done.outcome, stopped))
+
+    def _reconcile(self, message: Reconcile) -> None:
+        if message.number > self._passed:
+            self._passed = message.number
+            tool = self._config.tools[message.tool]
+            self._runner.start(reconcile_job(message, tool), self._reconciled)
+
+    def _reconciled(self, done: BodyDone) -> None:
+        self._tell(Role.DISPATCHER, Reconciled(done.number, done.outcome))
 
     def _call_tool(
         self, number: int, token: str, name: str, arguments: bytes

@@ -5,19 +5,24 @@ from __future__ import annotations
 import os
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 from interlock.backends.codes import Code
 from interlock.backends.jsonl import JsonlBackend, Listing
 
-from ..errors import RuntimeFailureError
+from ..errors import InterlockError, RuntimeFailureError
 from ..messages import (
+    CallsResolved,
+    CancelCalls,
     CreateSession,
+    DoubtfulCall,
     Message,
     OpenSession,
     RepairSession,
+    ResolveCalls,
     SessionOpened,
     SessionSettled,
     SettleSession,
@@ -32,9 +37,13 @@ from .connection import Connection, closed_error
 from .flow import Flow
 from .session import SessionCore
 from .subscription import Streams, SubscriptionCore
+from .turn import tell_outcomes
 
 #: Seconds within which opening a large log must answer.
 OPEN_TIMEOUT = 600.0
+#: R4: what to do about calls whose outcome is unknown when a session is opened.
+OnUnknown = Literal["report", "retry", "reconcile"]
+ON_UNKNOWN: tuple[str, ...] = get_args(OnUnknown)
 
 
 class ConnectedCore(ABC):
@@ -132,27 +141,75 @@ class ConnectedCore(ABC):
         )
         return self._keep(opened)
 
-    def open(self, session_id: str, wait: float) -> Flow[SessionCore]:
+    def open(self, session_id: str, wait: float, on_unknown: str) -> Flow[SessionCore]:
         """Open for writing; an interrupted session is completed first (R2), after results that the
-        dispatcher still holds for it (F2)."""
+        dispatcher still holds for it (F2) and what ``on_unknown`` says of the others (R4)."""
         self.check()
+        if on_unknown not in ON_UNKNOWN:
+            raise ValueError(
+                f"on_unknown is one of {', '.join(map(repr, ON_UNKNOWN))}, not {on_unknown!r}"
+            )
         opened = yield from self._ask_writer(
             lambda rid: OpenSession(rid, session_id, wait), OPEN_TIMEOUT + wait
         )
         session = self._keep(opened)
-        if not opened.balanced:
-            yield from self._complete(session, opened)
+        try:
+            if not opened.balanced:
+                yield from self._settle(session, opened)
+            news = yield from self._resolve(session, opened, on_unknown)
+            if not opened.balanced:
+                yield from self._repair(session)
+            if news:
+                yield from tell_outcomes(session, news)
+        except BaseException:
+            # It is open in the writer, and nobody would have it to close it.
+            with suppress(InterlockError):
+                yield from session.close()
+            raise
         return session
 
-    def _complete(self, session: SessionCore, opened: SessionOpened) -> Flow[None]:
+    def _settle(self, session: SessionCore, opened: SessionOpened) -> Flow[None]:
         settled: SessionSettled = yield from session.ask(
             Role.DISPATCHER,
             lambda rid: SettleSession(rid, session.id, opened.unanswered),
             OPEN_TIMEOUT,
         )
         session.settled = list(settled.recorded)
+
+    def _repair(self, session: SessionCore) -> Flow[None]:
         reply = yield from session.ask(Role.WRITER, lambda rid: RepairSession(rid, session.id))
         session.note_repair(reply)
+
+    def _resolve(
+        self, session: SessionCore, opened: SessionOpened, how: str
+    ) -> Flow[list[tuple[int, str]]]:
+        """Do what ``how`` says about doubtful calls; return what the model is to be told of those
+        whose results it has seen."""
+        settled = set(session.settled)
+        calls = [c for c in opened.doubtful if c.recorded or c.call_id not in settled]
+        news = [(c.call_seq, c.outcome) for c in calls if c.outcome is not None]
+        if how == "report" or not calls:
+            return news
+        asked = session.ask(
+            Role.DISPATCHER,
+            lambda rid: ResolveCalls(
+                rid, session.id, session.created_at, session.cwd or "", how, calls
+            ),
+            OPEN_TIMEOUT + self._time_for(calls),
+        )
+        try:
+            reply: CallsResolved = yield from asked
+        except BaseException:
+            stop = CancelCalls(session.id, calls[0].message_seq, "the session is not opened")
+            self._connection.tell(Role.DISPATCHER, stop)
+            raise
+        session.resolved = {call.call_id: call.outcome for call in reply.calls}
+        return news + [(c.call_seq, c.text) for c in reply.calls if c.text is not None]
+
+    def _time_for(self, calls: Sequence[DoubtfulCall]) -> float:
+        """How long (s) all of them may take, one after another."""
+        timeouts = {spec.name: spec.timeout for spec in self.tools}
+        return sum(timeouts.get(call.name, 0.0) for call in calls)
 
     def _ask_writer(self, build: Any, timeout: float = OPEN_TIMEOUT) -> Flow[SessionOpened]:
         try:

@@ -11,7 +11,6 @@ import abc
 import os
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from typing import Any
 
@@ -27,9 +26,23 @@ from ..messages import Message
 from ..port import PeerLostError
 from ..requests import Requests, Timers
 from ..roles import OWNERS, Role
+from .reply import Reply
 
 #: Seconds to wait for most replies. What may take longer says so.
 REPLY_TIMEOUT = 60.0
+
+
+#: How many forks lie between the process that was started as such and this one.
+_forks = 0
+
+
+def _forked() -> None:
+    global _forks  # noqa: PLW0603 - the process's own state
+    _forks += 1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
 
 
 class _Do:
@@ -48,18 +61,18 @@ class Connection(pykka.ThreadingActor):
 
     def __init__(self) -> None:
         super().__init__()
-        self._pid = os.getpid()
+        self._forks = _forks
         self._timers = Timers()
         self._requests = Requests(self._mailbox, self._timers)
         self._incarnations: dict[Role, str] = {}
         self._waiting_for: dict[Role, list[Promise[None]]] = {role: [] for role in OWNERS}
         self._over = False
-        self._outstanding: set[Future[Any]] = set()
+        self._outstanding: set[Reply[Any]] = set()
         self.failure: RuntimeFailureError | None = None
         #: What was restarted and why, newest last; shown by ``stats``.
         self.restarts: list[tuple[str, str]] = []
-        self.ready: Future[None] = Future()
-        self.ended: Future[None] = Future()
+        self.ready: Reply[None] = Reply()
+        self.ended: Reply[None] = Reply()
         self.told: Callable[[Role, Message], None] = lambda _role, _message: None
         self.owner_lost: Callable[[Role], None] = lambda _role: None
 
@@ -77,9 +90,9 @@ class Connection(pykka.ThreadingActor):
 
     def request(
         self, role: Role, build: Callable[[int], Message], timeout: float = REPLY_TIMEOUT
-    ) -> Future[Any]:
-        """Ask the owner ``role``; the future holds its reply, or the error that stands for it."""
-        future: Future[Any] = self._promised()
+    ) -> Reply[Any]:
+        """Ask the owner ``role``; it holds its reply, or the error that stands for it."""
+        future: Reply[Any] = self._promised()
 
         def ask() -> None:
             if self.failure is not None:
@@ -96,9 +109,9 @@ class Connection(pykka.ThreadingActor):
         self.check_process()
         self._do(lambda: self._tell(role, message))
 
-    def alive(self, role: Role) -> Future[None]:
-        """A future that is done once the owner ``role`` lives (again)."""
-        future: Future[None] = self._promised()
+    def alive(self, role: Role) -> Reply[None]:
+        """A reply that is done once the owner ``role`` lives (again)."""
+        future: Reply[None] = self._promised()
 
         def wait() -> None:
             if self.failure is not None:
@@ -123,17 +136,17 @@ class Connection(pykka.ThreadingActor):
     @property
     def forked(self) -> bool:
         """Whether this is a process that was forked off: the threads stayed behind."""
-        return os.getpid() != self._pid
+        return _forks != self._forks
 
     def check_process(self) -> None:
         """Raise ``RUNTIME_CLOSED`` in a process that was forked off."""
         if self.forked:
             raise forked_error()
 
-    def _promised(self) -> Future[Any]:
-        """A future that is done in any case, also when this actor ends before it could do it."""
+    def _promised(self) -> Reply[Any]:
+        """A reply that is done in any case, also when this actor ends before it could do it."""
         self.check_process()
-        future: Future[Any] = Future()
+        future: Reply[Any] = Reply()
         self._outstanding.add(future)
         future.add_done_callback(self._outstanding.discard)
         if self._over:
@@ -204,7 +217,7 @@ class Connection(pykka.ThreadingActor):
         self._end()
 
 
-def pass_on(promise: Promise[Any], future: Future[Any]) -> None:
+def pass_on(promise: Promise[Any], future: Reply[Any]) -> None:
     """Give ``future`` what ``promise`` holds."""
     try:
         value = promise.result()
@@ -214,14 +227,12 @@ def pass_on(promise: Promise[Any], future: Future[Any]) -> None:
         give(future, value)
 
 
-def give(future: Future[Any], value: Any) -> None:
-    with suppress(InvalidStateError):  # the other one came first
-        future.set_result(value)
+def give(future: Reply[Any], value: Any) -> None:
+    future.set_result(value)
 
 
-def fail(future: Future[Any], error: BaseException) -> None:
-    with suppress(InvalidStateError):
-        future.set_exception(error)
+def fail(future: Reply[Any], error: BaseException) -> None:
+    future.set_exception(error)
 
 
 def closed_error() -> RuntimeFailureError:

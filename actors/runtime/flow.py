@@ -17,8 +17,12 @@ from contextlib import suppress
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
+from .reply import Reply
+
 T = TypeVar("T")
-Flow = Generator["Future[Any]", Any, T]
+#: What a flow may wait for.
+Awaited = Future[Any] | Reply[Any]
+Flow = Generator[Awaited, Any, T]
 
 
 def run_sync(flow: Flow[T]) -> T:
@@ -67,7 +71,7 @@ class _Wakeups:
         self._due: deque[asyncio.Future[None]] = deque()
         self._told = False
 
-    async def until(self, future: Future[Any]) -> None:
+    async def until(self, future: Awaited) -> None:
         """Wait until ``future`` is done; being cancelled leaves it alone."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         future.add_done_callback(lambda _: self._wake(waiter))

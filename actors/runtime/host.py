@@ -11,7 +11,6 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -38,6 +37,7 @@ from ..port import PeerLostError, ReplyTimeoutError, Timer
 from ..roles import OWNERS, Role
 from .connection import Connection, give
 from .desk import FrontDesk, Setting
+from .reply import Reply
 from .start import Keys, OwnerProcess, OwnerThread, Starter
 
 _log = logging.getLogger(__name__)
@@ -85,9 +85,9 @@ class HostActor(Connection):
     def pids(self) -> dict[str, int]:
         return {str(role): life.pid for role, life in self._lives.items()}
 
-    def counters(self) -> Future[dict[str, int]]:
+    def counters(self) -> Reply[dict[str, int]]:
         """What came to the door of the host itself."""
-        future: Future[dict[str, int]] = self._promised()
+        future: Reply[dict[str, int]] = self._promised()
         mailbox, desk = self._mailbox, self._desk
         self._do(
             lambda: give(
@@ -103,11 +103,11 @@ class HostActor(Connection):
         )
         return future
 
-    def shut_down(self, grace: float, timeout: float) -> Future[dict[Role, Stopped | None]]:
+    def shut_down(self, grace: float, timeout: float) -> Reply[dict[Role, Stopped | None]]:
         """Have every owner settle and end, within ``timeout`` s; ``None`` where one had to be
         killed.
         """
-        future: Future[dict[Role, Stopped | None]] = self._promised()
+        future: Reply[dict[Role, Stopped | None]] = self._promised()
         self._do(lambda: self._shut_down(grace, time.monotonic() + timeout, future))
         return future
 
@@ -308,7 +308,7 @@ class HostActor(Connection):
     # Ending.
 
     def _shut_down(
-        self, grace: float, deadline: float, future: Future[dict[Role, Stopped | None]]
+        self, grace: float, deadline: float, future: Reply[dict[Role, Stopped | None]]
     ) -> None:
         """The dispatcher first, so that everything is recorded; then the others; then kill the
         rest.

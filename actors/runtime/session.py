@@ -65,6 +65,8 @@ class SessionCore:
         self.on_end: Callable[[], object] = lambda: None
         #: Calls whose results were still held when the session was reopened (F2).
         self.settled: list[str] = []
+        #: What became of doubtful calls when it was opened, by call id (R4).
+        self.resolved: dict[str, str] = {}
         #: How many closing events the repair appended at open (R2).
         self.repaired_events = 0
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Sequence
-from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from typing import Any
 
 from interlock.backends.codes import Code
 from interlock.backends.errors import InterlockError, LogError, SessionError
 from interlock.backends.event import Draft, Event, draft
+from interlock.backends.fold import settled_message_id
 
 from ..agent.answer import Answer
 from ..errors import RuntimeFailureError
@@ -33,6 +33,7 @@ from ..roles import Role
 from ..tools import jsontext
 from ..tools.result import ToolResult
 from .flow import Flow, in_thread
+from .reply import Reply
 from .session import SessionCore
 
 #: What a body gets (s) to end by itself when the user presses Ctrl-C.
@@ -69,15 +70,33 @@ def message_id(kind: str) -> str:
     return f"{kind}-{uuid.uuid4().hex}"
 
 
-def user_message(text: str, source: dict[str, Any] | None = None) -> Draft:
+def user_message(
+    text: str, source: dict[str, Any] | None = None, *, name: str | None = None
+) -> Draft:
     """A ``user/message`` event of one text block."""
     data = {
-        "id": message_id("user"),
+        "id": name or message_id("user"),
         "role": "user",
         "content": [{"type": "text", "text": text}],
         "source": source or {"kind": "user"},
     }
     return draft("user/message", data, surface_op="append")
+
+
+def tell_outcomes(session: SessionCore, news: Sequence[tuple[int, str]]) -> Flow[None]:
+    """R4: what is known now of calls whose results said "unknown", in a turn of its own.
+
+    ``news`` has the seq of each call's record and the words. Durable when it returns.
+    """
+    number = session.last_turn + 1
+    source = {"kind": "plugin", "plugin": "interlock"}
+    told = [
+        user_message(text, source, name=settled_message_id(call_seq)) for call_seq, text in news
+    ]
+    start = draft("turn/start", {"turn": number})
+    end = draft("turn/end", {"turn": number, "reason": {"kind": "completed"}})
+    yield from session.append_drafts([start, *told, end], flush=True)
+    session.last_turn = number
 
 
 class TurnCore:
@@ -156,7 +175,7 @@ class StepCore:
         self.calls: list[ToolCall] = []
         self.results: list[ToolResult] | None = None
         self.ended = False
-        self._asked: Future[StepExecuted] | None = None
+        self._asked: Reply[StepExecuted] | None = None
 
     def start(self) -> Flow[None]:
         """K1: the earlier facts are durable before the step begins."""
@@ -303,7 +322,7 @@ class StepCore:
         asked = self._asked
         if asked is None:
             return
-        yield in_thread(lambda: wait([asked], timeout=seconds))
+        yield in_thread(lambda: asked.wait(seconds))
         if asked.done() and asked.exception() is None:
             self.results = self._in_model_order({}, asked.result().results)
 

@@ -9,6 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+#: What a command may be limited in.
+LIMITS = (
+    *("cpu_seconds", "memory_bytes", "processes", "file_bytes", "open_files"),
+    *("disk_bytes", "disk_files"),
+)
 MODES = ("read-only", "workspace-write", "danger-full-access")
 
 if TYPE_CHECKING:
@@ -28,7 +33,12 @@ class Command(msgspec.Struct, frozen=True, omit_defaults=True):
     :param mode: a wider mode than the session's, which asks for an approval of its own (S4).
     :param justification: why the wider mode is needed; shown to whoever decides.
     :param network: ask for the network in a confined mode (S9).
-    :param writable: paths that it may write besides those of its mode.
+    :param writable: paths that it may write besides those of its mode; a path in the workspace
+        that is protected loses its protection.
+    :param hidden: paths that it can neither read nor write.
+    :param limits: brakes by name (``interlock.sandbox.Limits``): ``cpu_seconds``, ``memory_bytes``,
+        ``processes``, ``file_bytes``, ``open_files``, ``disk_bytes``, ``disk_files``; those that
+        are left out have the launcher's defaults, 0 takes a default away.
     :param output_limit: bytes of output to keep; the rest is cut and counted.
     :raises TypeError: a field has the wrong type; ``ValueError``: it holds what no command can
     have.
@@ -43,6 +53,8 @@ class Command(msgspec.Struct, frozen=True, omit_defaults=True):
     justification: str | None = None
     network: bool = False
     writable: list[str] = []
+    hidden: list[str] = []
+    limits: dict[str, float] = {}
     output_limit: int | None = None
 
     def __post_init__(self) -> None:
@@ -53,6 +65,8 @@ class Command(msgspec.Struct, frozen=True, omit_defaults=True):
                 "a command needs a program: argv is empty or begins with an empty string"
             )
         fix(self, "writable", _strings("writable", self.writable))
+        fix(self, "hidden", _strings("hidden", self.hidden))
+        _check_limits(self.limits)
         if self.cwd is not None:
             fix(self, "cwd", _string("cwd", self.cwd))
         fix(self, "env", _environment(self.env))
@@ -71,6 +85,18 @@ class Command(msgspec.Struct, frozen=True, omit_defaults=True):
             not isinstance(limit, int) or isinstance(limit, bool) or limit < 1
         ):
             raise ValueError(f"output_limit is {limit!r}; it is a number of bytes, at least 1")
+
+
+def _check_limits(value: Any) -> None:
+    if not isinstance(value, Mapping):
+        raise TypeError(f"limits is {type(value).__name__}, not a dict of numbers")
+    for name, number in value.items():
+        if name not in LIMITS:
+            raise ValueError(f"limits has {name!r}; it takes {', '.join(LIMITS)}")
+        if isinstance(number, bool) or not isinstance(number, (int, float)):
+            raise TypeError(f"limits[{name!r}] is {type(number).__name__}, not a number")
+        if not math.isfinite(number) or number < 0:
+            raise ValueError(f"limits[{name!r}] is {number!r}; it is a number, at least 0")
 
 
 def _string(field: str, value: Any) -> str:

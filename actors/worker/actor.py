@@ -18,7 +18,7 @@ from interlock.backends.codes import Code
 from pykka._envelope import Envelope
 
 from ..bodies.builder import Purpose, read_command
-from ..bodies.runner import BodyDone, BodyJob, BodyRunner
+from ..bodies.runner import BodyDone, BodyJob, BodyRunner, reconcile_job
 from ..liveness import Watch
 from ..mailbox import Batch, Mailbox
 from ..messages import (
@@ -31,6 +31,8 @@ from ..messages import (
     Message,
     NestedCall,
     NestedResult,
+    Reconcile,
+    Reconciled,
     Release,
     WorkerReady,
 )
@@ -121,6 +123,8 @@ class WorkerActor(pykka.ThreadingActor):
                 self._runner.cancel(number, reason)
             case BuildCommand():
                 self._build(message)
+            case Reconcile():
+                self._reconcile(message)
             case NestedResult(number, sub, result):
                 waiting = self._nested.pop((number, sub), None)
                 if waiting is not None:
@@ -159,6 +163,7 @@ class WorkerActor(pykka.ThreadingActor):
             arguments=message.arguments,
             session_id=message.session,
             call_id=message.call_id,
+            attempt=message.attempt,
             idempotency_key=message.idempotency_key,
             cwd=message.workspace,
             timeout=message.timeout,
@@ -196,6 +201,14 @@ class WorkerActor(pykka.ThreadingActor):
             cwd=message.workspace,
         )
         self._runner.start(job, self._built)
+
+    def _reconcile(self, message: Reconcile) -> None:
+        if self._is_new(message.number):
+            tool = self._tools[message.tool]
+            self._runner.start(reconcile_job(message, tool), self._reconciled)
+
+    def _reconciled(self, done: BodyDone) -> None:
+        self._say_later(Reconciled(done.number, done.outcome))
 
     def _built(self, done: BodyDone) -> None:
         outcome: Outcome = done.outcome

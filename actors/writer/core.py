@@ -45,6 +45,7 @@ from ..messages import (
 from ..port import Peer, Port
 from ..roles import Role
 from .commits import Commits
+from .doubtful import doubtful_calls
 from .refusals import closing_down, not_opened
 from .rights import check_rights
 from .session import OpenSession as Open
@@ -81,7 +82,7 @@ class WriterCore:
             case RepairSession(rid, session):
                 self._repair(peer, rid, self._session(session))
             case SessionState(rid, session):
-                self._port.send(peer.identity, self._opened(rid, self._session(session)))
+                self._port.post(peer.identity, self._opened(rid, self._session(session)))
             case ReadPending(rid, session, from_seq):
                 self._read_pending(peer, rid, self._session(session), from_seq)
             case Subscribe(rid, session):
@@ -241,7 +242,7 @@ class WriterCore:
                 return
             opened = Open(log, peer.key, peer.identity, log.header.created_at)
             self._sessions[session] = opened
-            self._port.send(peer.identity, self._opened(rid, opened))
+            self._port.post(peer.identity, self._opened(rid, opened))
 
         promise.then(done)
 
@@ -277,6 +278,7 @@ class WriterCore:
             dropped_bytes=recovered.bytes if recovered else 0,
             dropped_records=recovered.records if recovered else 0,
             dropped_offset=recovered.offset if recovered else -1,
+            doubtful=doubtful_calls(fold),
         )
 
     def _close(self, peer: Peer, rid: int, opened: Open) -> None:
@@ -289,7 +291,7 @@ class WriterCore:
             except InterlockError as error:
                 self._refuse(peer, rid, error)
             else:
-                self._port.send(peer.identity, SessionClosed(rid, opened.log.header.id, durable))
+                self._port.post(peer.identity, SessionClosed(rid, opened.log.header.id, durable))
 
         promise.then(done)
 
@@ -359,7 +361,7 @@ class WriterCore:
                 f"(its last is {opened.last_seq})",
                 session=message.session,
             )
-        events = self._admit_events(opened, message.drafts)
+        events = self._admit_events(opened, message.drafts, message.flush)
         first, last = (events[0].seq, events[-1].seq) if events else (-1, opened.last_seq)
         if message.flush:
             self._reply_durable(peer, message.rid, opened, first, last)
@@ -379,20 +381,24 @@ class WriterCore:
                 session=session,
             )
 
-    def _admit_events(self, opened: Open, drafts: list[Draft]) -> list[Event]:
-        """Append in memory, all or nothing; the first append says who writes from here on."""
+    def _admit_events(self, opened: Open, drafts: list[Draft], flushed: bool) -> list[Event]:
+        """Append in memory, all or nothing; the first append says who writes from here on.
+
+        What is ``flushed`` at once needs no window.
+        """
         if not drafts:
             return []
         first_of_ours = not opened.writer_noted
         noted = [self._writer_note(), *drafts] if first_of_ours else drafts
         events = opened.log.append(noted, self._port.wall_ms())
         opened.writer_noted = True
-        self._appended(opened, events)
+        self._appended(opened, events, flushed=flushed)
         return events[1:] if first_of_ours else events
 
-    def _appended(self, opened: Open, events: list[Event]) -> None:
+    def _appended(self, opened: Open, events: list[Event], *, flushed: bool) -> None:
         self._appended_events += len(events)
-        self._commits.open_window(opened)
+        if not flushed:
+            self._commits.open_window(opened)
         self.stream(opened, events)
 
     def _writer_note(self) -> Draft:
@@ -414,7 +420,7 @@ class WriterCore:
             fold, dropped_acknowledged=dropped is not None and dropped.may_be_acknowledged
         )
         events = opened.log.append(drafts, fold.last_time) if drafts else []
-        self._appended(opened, events)
+        self._appended(opened, events, flushed=True)
         first, last = (events[0].seq, events[-1].seq) if events else (-1, opened.last_seq)
         self._reply_durable(peer, rid, opened, first, last)
 
@@ -422,7 +428,7 @@ class WriterCore:
 
     def _reply(self, peer: Peer, rid: int, opened: Open, first: int, last: int) -> None:
         fold = opened.log.fold
-        self._port.send(
+        self._port.post(
             peer.identity,
             Appended(
                 rid,
@@ -457,7 +463,7 @@ class WriterCore:
 
     def _read_pending(self, peer: Peer, rid: int, opened: Open, from_seq: int) -> None:
         lines = [encode_line(event) for event in opened.log.pending_events(from_seq)]
-        self._port.send(
+        self._port.post(
             peer.identity,
             PendingEvents(
                 rid,
@@ -471,7 +477,7 @@ class WriterCore:
 
     def _subscribe(self, peer: Peer, rid: int, opened: Open) -> None:
         opened.streams.add(peer.identity)
-        self._port.send(
+        self._port.post(
             peer.identity,
             Subscribed(
                 rid,
@@ -517,7 +523,7 @@ class WriterCore:
     def _refuse(self, peer: Peer, rid: int, error: InterlockError) -> None:
         from ..owner import refusal
 
-        self._port.send(peer.identity, refusal(rid, error))
+        self._port.post(peer.identity, refusal(rid, error))
 
 
 def _version() -> str:

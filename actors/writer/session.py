@@ -11,7 +11,7 @@ from ..port import Timer
 from .streams import Streams
 
 
-@dataclass
+@dataclass(slots=True)
 class Waiter:
     """Somebody who waits until the log is durable up to ``target``."""
 
@@ -19,7 +19,7 @@ class Waiter:
     promise: Promise[int]
 
 
-@dataclass
+@dataclass(slots=True, eq=False)
 class OpenSession:
     """What the writer keeps for one session; touched in the writer's thread only."""
 

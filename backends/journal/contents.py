@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
 from ..disk import Disk
-from .names import ALL, DONE, parse_epoch
+from .names import ALL, DONE, TAIL, parse_epoch
 from .record import BLOCK, MAGIC, Entry, Record, decode
 from .slot import SLOTS, Slot, decode_slot, segment_offset
 
 _CHUNK = 4 * 1024 * 1024
+
+
+class Place(NamedTuple):
+    """Where a record stands in a file."""
+
+    path: Path
+    offset: int
+    size: int
 
 
 class Contents(msgspec.Struct, frozen=True):
@@ -20,13 +29,15 @@ class Contents(msgspec.Struct, frozen=True):
 
     ``entries`` are by path, in the order of their records. ``done`` are the paths that have been
     mended. ``fault`` says what the disk lost, or is None: then every session in ``entries`` may
-    lack events that were acknowledged.
+    lack events that were acknowledged. ``last`` is where the last record stands: the one that the
+    writer may have died before syncing.
     """
 
     directory: Path
     entries: dict[str, list[Entry]]
     done: frozenset[str]
     fault: str | None
+    last: Place | None = None
 
     @property
     def open_paths(self) -> set[str]:
@@ -42,14 +53,16 @@ def read_contents(directory: Path, disk: Disk) -> Contents:
         return Contents(directory, {}, done, None)
     epochs = sorted(e for name in disk.listdir(directory) if (e := parse_epoch(name)) is not None)
     slots: list[Slot] = []
-    records: list[Record] = []
+    found: list[tuple[Record, Place]] = []
     for epoch in epochs:
-        slot, found = _read_epoch(directory / f"{epoch:08}.journal", directory.name, disk)
+        slot, more = _read_epoch(directory / f"{epoch:08}.journal", directory.name, disk)
         if slot is not None:
-            records = [record for record in records if record.lsn < slot.from_lsn]
+            found = [(record, place) for record, place in found if record.lsn < slot.from_lsn]
             slots.append(slot)
-            records += found
-    records.sort(key=lambda record: record.lsn)
+            found += more
+    found += _read_tail(directory / TAIL, slots, {record.lsn for record, _ in found}, disk)
+    found.sort(key=lambda pair: pair[0].lsn)
+    records = [record for record, _ in found]
     kept, fault = _contiguous(records, slots)
     entries: dict[str, list[Entry]] = {}
     for record in kept:
@@ -57,7 +70,7 @@ def read_contents(directory: Path, disk: Disk) -> Contents:
             entries.setdefault(entry.path, []).append(entry)
     if fault is not None:
         fault = f"{directory}: {fault}"
-    return Contents(directory, entries, done, fault)
+    return Contents(directory, entries, done, fault, found[-1][1] if found else None)
 
 
 def _contiguous(records: list[Record], slots: list[Slot]) -> tuple[list[Record], str | None]:
@@ -80,7 +93,9 @@ def _contiguous(records: list[Record], slots: list[Slot]) -> tuple[list[Record],
     return kept, None
 
 
-def _read_epoch(path: Path, writer: str, disk: Disk) -> tuple[Slot | None, list[Record]]:
+def _read_epoch(
+    path: Path, writer: str, disk: Disk
+) -> tuple[Slot | None, list[tuple[Record, Place]]]:
     fd = disk.open(path, os.O_RDONLY)
     try:
         size = disk.fstat(fd).st_size
@@ -90,20 +105,39 @@ def _read_epoch(path: Path, writer: str, disk: Disk) -> tuple[Slot | None, list[
             # It never got its first header: no record was ever written to it.
             return None, []
         slot = max(slots, key=lambda s: s.version)
-        records: list[Record] = []
+        records: list[tuple[Record, Place]] = []
         for segment in (0, 1):
             start = segment_offset(segment, slot.segment_size)
             length = min(slot.segment_size, max(0, size - start))
             data = memoryview(_read(fd, length, start, disk))
-            records += _scan(data, slot, slot.generations[segment])
+            for position, record in _scan(data, slot, slot.generations[segment]):
+                records.append((record, Place(path, start + position, record.size)))
         return slot, records
     finally:
         disk.close(fd)
 
 
-def _scan(data: memoryview, slot: Slot, generation: int) -> list[Record]:
-    """Return every good record of a generation, also those behind a bad one."""
-    found: list[Record] = []
+def _read_tail(
+    path: Path, slots: list[Slot], known: set[int], disk: Disk
+) -> list[tuple[Record, Place]]:
+    """Return the record that who replayed before has copied, if the disk has lost the original."""
+    try:
+        data = read_whole(path, disk)
+    except FileNotFoundError:
+        return []
+    view = memoryview(data)
+    return [
+        (record, Place(path, position, record.size))
+        for slot in slots
+        for generation in slot.generations
+        for position, record in _scan(view, slot, generation)
+        if record.lsn not in known
+    ]
+
+
+def _scan(data: memoryview, slot: Slot, generation: int) -> list[tuple[int, Record]]:
+    """Return every good record of a generation, also behind a bad one, and where each stands."""
+    found: list[tuple[int, Record]] = []
     position = 0
     while position < len(data):
         record = None
@@ -111,7 +145,7 @@ def _scan(data: memoryview, slot: Slot, generation: int) -> list[Record]:
             rest = data[position:]
             record = decode(rest, writer=slot.writer, epoch=slot.epoch, generation=generation)
         if record is not None:
-            found.append(record)
+            found.append((position, record))
         position += record.size if record is not None else BLOCK
     return found
 
@@ -131,12 +165,26 @@ def _read(fd: int, length: int, offset: int, disk: Disk) -> bytes:
 def read_done(directory: Path, disk: Disk) -> frozenset[str]:
     """Return the paths that have been mended from a journal; ``OSError`` if that cannot be read."""
     try:
-        fd = disk.open(directory / DONE, os.O_RDONLY)
+        text = read_whole(directory / DONE, disk)
     except FileNotFoundError:
         return frozenset()
-    try:
-        text = _read(fd, disk.fstat(fd).st_size, 0, disk)
-    finally:
-        disk.close(fd)
     # A line without its newline was torn: that session is handled once more, which changes nothing.
     return frozenset(line.decode("ascii", "replace") for line in text.split(b"\n")[:-1])
+
+
+def read_place(place: Place, disk: Disk) -> bytes:
+    """Return a record's bytes."""
+    fd = disk.open(place.path, os.O_RDONLY)
+    try:
+        return _read(fd, place.size, place.offset, disk)
+    finally:
+        disk.close(fd)
+
+
+def read_whole(path: Path, disk: Disk) -> bytes:
+    """Return a whole file."""
+    fd = disk.open(path, os.O_RDONLY)
+    try:
+        return _read(fd, disk.fstat(fd).st_size, 0, disk)
+    finally:
+        disk.close(fd)

@@ -9,8 +9,9 @@ from pathlib import Path
 import msgspec
 
 from ..disk import Disk, write_all
-from .contents import Contents, read_contents, read_done
-from .names import ALL, DONE, LOCK, is_writer, journals_directory, parse_epoch
+from ..files import publish
+from .contents import Contents, read_contents, read_done, read_place
+from .names import ALL, DONE, LOCK, TAIL, is_writer, journals_directory, parse_epoch
 
 
 class DeadJournals:
@@ -27,6 +28,8 @@ class DeadJournals:
         self._known: dict[str, Contents] = {}
         #: Journals whose lock never reached the disk: their writers got no further than that.
         self._stillborn: set[Path] = set()
+        #: Journals of which nothing that was read can be lost any more.
+        self._kept: set[str] = set()
 
     def refresh(self) -> None:
         """Look for writers that have gone; ``OSError`` if a journal of one cannot be read."""
@@ -68,6 +71,26 @@ class DeadJournals:
             for path in contents.open_paths
         }
 
+    def keep(self, contents: Contents) -> None:
+        """Make what was read of a journal durable, before any of it goes into a session's file.
+
+        Its last record may be in the page cache only: the writer died before syncing it, or of a
+        failed sync, after which no other brings it to the disk. A copy of it is made, beside the
+        journal: writing it again where it stands could damage what was acknowledged. ``OSError``
+        if that fails.
+        """
+        name, last = contents.directory.name, contents.last
+        if name in self._kept or last is None:
+            return
+        tail = contents.directory / TAIL
+        if last.path != tail:
+            # Who made the copy before may have died before the name of it was durable.
+            with suppress(FileExistsError):
+                data = read_place(last, self._disk)
+                publish(tail, data, self._disk, durable=True, on_published=lambda _: None)
+        self._disk.sync_directory(contents.directory)
+        self._kept.add(name)
+
     def done(self, contents: Contents, path: str) -> None:
         """Note durably that a log is mended; with the last one the journal goes.
 
@@ -92,7 +115,7 @@ class DeadJournals:
                 return
             self._note(directory, ALL)
             for name in self._disk.listdir(directory):
-                if parse_epoch(name) is not None:
+                if name not in (DONE, LOCK):
                     self._disk.unlink(directory / name)
             # The line in `done` must not go before the last epoch.
             self._disk.sync_directory(directory)

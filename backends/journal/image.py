@@ -27,12 +27,22 @@ class Run(msgspec.Struct, frozen=True):
     offset: int
     header: bytes
     before: bytes
-    frames: tuple[bytes, ...]
+    entries: tuple[Entry, ...]
 
     @property
     def data(self) -> bytes:
         """All bytes of the run."""
-        return b"".join(self.frames)
+        return b"".join([entry.data for entry in self.entries])
+
+    @property
+    def end(self) -> int:
+        """The length of the file with it."""
+        return self.entries[-1].end
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it ends with a batch: one of many records may have got no further."""
+        return not self.entries[-1].more
 
 
 class Patch(msgspec.Struct, frozen=True):
@@ -56,19 +66,11 @@ def runs(entries: Iterable[Entry]) -> list[Run]:
     found: list[Run] = []
     for entry in entries:
         last = found[-1] if found else None
-        if last is not None and last.offset + sum(map(len, last.frames)) == entry.offset:
-            frames = (*last.frames, entry.data)
-            found[-1] = msgspec.structs.replace(last, frames=frames)
+        if last is not None and last.end == entry.offset:
+            found[-1] = msgspec.structs.replace(last, entries=(*last.entries, entry))
         else:
-            found.append(Run(entry.offset, entry.header, entry.before, (entry.data,)))
+            found.append(Run(entry.offset, entry.header, entry.before, (entry,)))
     return found
-
-
-def is_whole(run: Run, *, compressed: bool) -> bool:
-    """Tell whether a run ends with a frame: a batch of many records may have got no further."""
-    if not compressed:
-        return run.data.endswith(b"\n")
-    return all(frame.complete for frame in scan(_bytes(run.data)))
 
 
 def patch(run: Run, standing: Standing | None, *, compressed: bool) -> Patch | None:
@@ -116,12 +118,22 @@ def _check_before(run: Run, standing: Standing) -> None:
 
 
 def _boundaries(run: Run, *, compressed: bool) -> Sequence[int]:
-    """Return where frames (or raw lines) begin in the run, 0 first."""
-    data = run.data
-    if compressed:
-        # An entry may hold several: the header's, say, and the first batch's.
-        return [frame.start for frame in scan(_bytes(data))]
-    return [0, *(i + 1 for i in range(len(data) - 1) if data[i] == 0x0A)]
+    """Return where frames (or raw lines) begin in the run, as far as can be told; 0 first.
+
+    A run may begin inside a batch: what comes before it was no longer needed.
+    """
+    found = [0]
+    for entry in run.entries:
+        start = entry.offset - run.offset
+        data = entry.data
+        if not compressed:
+            found += [start, *(start + i + 1 for i in range(len(data) - 1) if data[i] == 0x0A)]
+        elif entry.inside:
+            found.append(start)
+        else:
+            # It may hold several: the header's, say, and the first batch's.
+            found += [start + frame.start for frame in scan(_bytes(data))]
+    return sorted(set(found))
 
 
 def _verifies(there: bytes, *, compressed: bool) -> bool:

@@ -1,7 +1,8 @@
 """Where journals lie: ``<root>/.interlock/journal/<writer>/``, one directory a writer.
 
-In it ``lock``, held by the writer as long as it lives; ``<epoch>.journal``, one file an epoch; and
-``done``, where those who replay a dead writer's journal note which sessions are mended.
+In it ``lock``, held by the writer as long as it lives, and ``<epoch>.journal``, one file an epoch.
+Those who replay a dead writer's journal add ``done``, which sessions are mended, and ``tail``, a
+copy of its last record.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ OWN_DIRECTORY = ".interlock"
 
 LOCK = "lock"
 DONE = "done"
+TAIL = "tail"
 
 #: The line in ``done`` that says that nothing in this journal is needed any more.
 ALL = "*"

@@ -36,7 +36,8 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
 
     ``path`` is relative to the root (escaped names: ASCII), ``header`` the digest of the log's
     header line and ``before`` that of the bytes before ``offset``, :data:`BEFORE` of them where
-    there are so many.
+    there are so many. A batch that is too long for a record is in several: all but the first begin
+    ``inside`` of it, and of all but the last there is ``more``.
     """
 
     path: str
@@ -44,6 +45,8 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
     offset: int
     before: bytes
     data: bytes
+    inside: bool = False
+    more: bool = False
 
     @property
     def end(self) -> int:

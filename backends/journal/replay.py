@@ -13,7 +13,7 @@ from ..files import publish
 from ..source import LogFile
 from .contents import Contents
 from .dead import DeadJournals
-from .image import ConflictError, Patch, Run, Standing, is_whole, patch, runs
+from .image import ConflictError, Patch, Run, Standing, patch, runs
 from .record import digest
 
 
@@ -26,6 +26,7 @@ def replay(directory: Path, root: Path, dead: DeadJournals, disk: Disk) -> None:
     """
     for contents, path in in_order(dead.naming(directory)):
         refuse_damaged(contents, root / path)
+        dead.keep(contents)
         found = runs(contents.entries[path])
         for run in found:
             _mend(root / path, run, contents, disk)
@@ -35,7 +36,7 @@ def replay(directory: Path, root: Path, dead: DeadJournals, disk: Disk) -> None:
         except OSError:
             # Without the mark it is looked at again, and finds the same, unless its writer died
             # within a batch of several records: that end is about to be cut off and written over.
-            if not is_whole(found[-1], compressed=path.endswith(".zstd")):
+            if not found[-1].is_whole:
                 raise
 
 

@@ -256,7 +256,9 @@ class JournaledStore(Store):
                 with self._journal.committing:
                     with self._mutex:
                         self._place_owed()
-                    entry = self._entry(data[start : start + limit])
+                    end = start + limit
+                    inside, more = start > 0, end < len(data)
+                    entry = self._entry(data[start:end], inside=inside, more=more)
                     self._journal.append([entry], [self])
                     self.place(entry)
         except OSError as error:
@@ -275,7 +277,7 @@ class JournaledStore(Store):
         with suppress(LogError):
             self.mend()
 
-    def _entry(self, data: bytes) -> Entry:
+    def _entry(self, data: bytes, *, inside: bool = False, more: bool = False) -> Entry:
         """Set room aside for bytes at the file's end and return what is to be made durable."""
         try:
             with self._files.use(self.path) as fd:
@@ -286,7 +288,9 @@ class JournaledStore(Store):
             self._source_changed("it is gone")
         except OSError as error:
             self._fail_retryable(error)
-        return Entry(self._relative, self._header_digest, self.length, digest(before), data)
+        return Entry(
+            self._relative, self._header_digest, self.length, digest(before), data, inside, more
+        )
 
     def _sync_file(self, fd: int) -> None:
         try:

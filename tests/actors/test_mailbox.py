@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 import zmq
 from interlock.actors.keys import Doorkeeper, KeyPair, Keyring, guard_client
-from interlock.actors.mailbox import Batch, Mailbox
+from interlock.actors.mailbox import BUNDLE, Batch, Mailbox
 from interlock.actors.messages import Append, Flush, Hello, Message, Welcome
 from interlock.actors.roles import Role
-from interlock.actors.wire import LIMITS, encode
+from interlock.actors.wire import LIMITS, bundle, decode_all, encode
+from interlock.backends.event import draft
 from pykka._envelope import Envelope
 
 #: No wait in these tests is meant to be this long (s): one that is has failed.
@@ -92,7 +93,7 @@ def settled(hub: Hub) -> Callable[[], None]:
 
     def wait(socket: zmq.Socket[bytes] | None = None) -> None:
         if socket is None:
-            hub.peer(Role.HOST).tell(Role.WRITER, Hello(99))
+            say(hub.peer(Role.HOST), Hello(99))
         else:
             socket.send(encode(Hello(99)))
         assert hub.received(1)[0][1] == Hello(99)
@@ -100,10 +101,17 @@ def settled(hub: Hub) -> Callable[[], None]:
     return wait
 
 
+def say(peer: Mailbox, *messages: Message) -> None:
+    """Send to the writer, in one payload."""
+    for message in messages:
+        assert peer.tell(Role.WRITER, message)
+    peer.dispatch()
+
+
 @pytest.mark.parametrize("transport", ["ipc", "inproc"])
 def test_X1_the_role_comes_from_the_connection_and_the_reply_finds_its_way(hub, transport):
     peer = hub.peer(Role.CLIENT, hub.inproc if transport == "inproc" else None)
-    assert peer.tell(Role.WRITER, Hello(7))
+    say(peer, Hello(7))
     [(sender, message)] = hub.mailbox.get().message.received
     assert (sender.role, message) == (Role.CLIENT, Hello(7))
     assert hub.mailbox.send(sender.identity, Welcome(7, "writer", "life", 1))
@@ -113,10 +121,10 @@ def test_X1_the_role_comes_from_the_connection_and_the_reply_finds_its_way(hub, 
 
 def test_messages_of_one_connection_keep_their_order(hub):
     peer = hub.peer(Role.HOST)
-    peer.tell(Role.WRITER, Hello(0))
+    say(peer, Hello(0))
     assert len(hub.received(1)) == 1
     for number in range(500):
-        peer.tell(Role.WRITER, Flush(number, "s"))
+        say(peer, Flush(number, "s"))
     total = hub.received(500)
     assert [message.rid for _, message in total] == list(range(500)), "in the order of sending"
 
@@ -125,14 +133,75 @@ def test_a_batch_is_all_that_lies_there(hub):
     """The writer commits everything it drained with one sync."""
     peer = hub.peer(Role.HOST, hub.inproc)
     for number in range(300):
-        peer.tell(Role.WRITER, Flush(number, "s"))
+        say(peer, Flush(number, "s"))
     batch = hub.mailbox.get().message
     assert len(batch.received) == 300
 
 
+def test_what_was_told_leaves_with_the_next_wait_in_one_payload(hub):
+    peer, socket = hub.peer(Role.HOST), hub.raw(Role.HOST)
+    for number in range(3):
+        peer.tell(Role.WRITER, Flush(number, "s"))
+    peer.put(Envelope("local"))
+    peer.get()
+    assert hub.received(3) == [(Role.HOST, Flush(number, "s")) for number in range(3)]
+    socket.send(encode(Hello(1)))
+    [(sender, _)] = hub.mailbox.get().message.received
+    for number in range(3):
+        hub.mailbox.post(sender.identity, Welcome(number, "writer", "life", 1))
+    hub.mailbox.dispatch()
+    frame = socket.recv()
+    assert len(decode_all(frame, Role.WRITER)) == 3
+
+
+def test_what_was_posted_does_not_come_behind_what_was_sent_after_it(hub):
+    peer = hub.peer(Role.HOST)
+    say(peer, Hello(1))
+    [(sender, _)] = hub.mailbox.get().message.received
+    for number in range(10):
+        hub.mailbox.post(sender.identity, Welcome(2 * number, "writer", "life", 1))
+        assert hub.mailbox.send(sender.identity, Welcome(2 * number + 1, "writer", "life", 1))
+    found: list[int] = []
+    while len(found) < 20:
+        found += [message.rid for _, message in peer.get().message.answers]
+    assert found == list(range(20))
+
+
+def test_what_waits_to_be_sent_together_is_bounded(hub):
+    peer = hub.peer(Role.HOST)
+    say(peer, Hello(1))
+    hub.received(1)
+    message = Append(1, "s", [draft("user/message", {"text": "x" * (BUNDLE // 4)})])
+    for _ in range(40):
+        peer.tell(Role.WRITER, message)
+        assert peer._posted_bytes <= BUNDLE
+    peer.dispatch()
+    assert len(hub.received(40)) == 40
+
+
+def test_a_reply_posted_to_somebody_who_is_gone_is_counted_and_the_others_get_theirs(hub):
+    peer = hub.peer(Role.HOST)
+    say(peer, Hello(1))
+    [(sender, _)] = hub.mailbox.get().message.received
+    hub.mailbox.post(b"\0gone", Hello(1))
+    hub.mailbox.post(sender.identity, Welcome(1, "writer", "life", 1))
+    hub.mailbox.dispatch()
+    assert hub.mailbox.unroutable == 1
+    assert peer.get().message.answers == [(Role.WRITER, Welcome(1, "writer", "life", 1))]
+
+
+def test_X3_a_bundle_with_one_message_that_is_not_allowed_is_dropped_as_a_whole(hub, settled):
+    peer, socket = hub.peer(Role.HOST), hub.raw(Role.ANSWERER)
+    say(peer, Hello(0))
+    hub.received(1)
+    socket.send(bundle([encode(Hello(1)), encode(Append(1, "s", [])), encode(Hello(2))]))
+    settled(socket)
+    assert hub.mailbox.dropped == 1
+
+
 def test_local_and_remote_messages_both_arrive_and_stop_ends_the_wait(hub):
     peer = hub.peer(Role.HOST, hub.inproc)
-    peer.tell(Role.WRITER, Hello(1))
+    say(peer, Hello(1))
     hub.mailbox.put(Envelope("local"))
     got = [hub.mailbox.get().message, hub.mailbox.get().message]
     assert got[0] == "local"

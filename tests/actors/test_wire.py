@@ -15,13 +15,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from interlock.actors import messages
 from interlock.actors.errors import error_for
-from interlock.actors.messages import Message, Refused, Release, WireTool
+from interlock.actors.messages import Hello, Message, Refused, Release, WireTool
 from interlock.actors.owner import refusal
 from interlock.actors.roles import Role
 from interlock.actors.tools.command import Command
 from interlock.actors.tools.outcome import Outcome
 from interlock.actors.tools.spec import ToolSpec
-from interlock.actors.wire import LIMITS, MESSAGE_TYPES, BadMessageError, decode, encode
+from interlock.actors.wire import (
+    LIMITS,
+    MESSAGE_TYPES,
+    BadMessageError,
+    bundle,
+    decode,
+    decode_all,
+    encode,
+)
 from interlock.backends.codes import Code
 from interlock.backends.errors import LogError
 from interlock.backends.event import Draft, Replace, draft
@@ -124,6 +132,30 @@ def test_X3_a_damaged_message_is_refused_or_a_message(data):
             decode(bytes(payload), role)
         except BadMessageError:
             continue
+
+
+@pytest.mark.parametrize("count", [1, 2, 20])
+def test_X3_a_bundle_comes_out_in_its_order(count):
+    messages = [Hello(number) for number in range(count)]
+    payload = bundle([encode(message) for message in messages])
+    assert decode_all(payload, Role.HOST) == messages
+    assert decode_all(memoryview(payload), Role.HOST) == messages
+
+
+@given(payload=st.binary(max_size=300), role=st.sampled_from(sorted(Role)))
+def test_X3_no_bytes_in_a_bundle_do_anything_but_be_refused_or_be_messages(payload, role):
+    for data in (payload, b"\xc1" + payload, b"\xc1\xdd\0\0\0\x01" + payload):
+        try:
+            messages = decode_all(data, role)
+        except BadMessageError:
+            continue
+        assert all(role in message.SENDERS for message in messages)
+
+
+@pytest.mark.parametrize("role", sorted(Role))
+def test_X3_a_bundle_that_is_too_large_for_its_sender_is_not_even_parsed(role):
+    with pytest.raises(BadMessageError, match="too large"):
+        decode_all(b"\xc1" + bytes(LIMITS[role]), role)
 
 
 def test_X4_releases_and_registrations_have_one_sender():

@@ -87,6 +87,9 @@ class VirtualPort:
     def send(self, peer: bytes, message: Message) -> bool:
         return self.network.send(self, peer, message)
 
+    def post(self, peer: bytes, message: Message) -> None:
+        self.network.send(self, peer, message)
+
     def tell(self, role: Role, message: Message) -> bool:
         return self.network.send(self, self.network.address(role), message)
 
@@ -99,7 +102,12 @@ class VirtualPort:
         return self._ask(peer, Role.HOST, peer, build, timeout)
 
     def at(self, when: float, call: Callable[[], None]) -> Timer:
-        return self.network.timers.at(when, lambda: self.network.called(self.role, call))
+        def due() -> None:
+            node = self.network.owners.get(self.role)
+            if node is not None and node.port is self:  # another life has timers of its own
+                self.network.called(self.role, call)
+
+        return self.network.timers.at(when, due)
 
     def work(self, job: Callable[[], Any], *, brief: bool = False) -> Promise[Any]:
         # What is brief waits here as well: a test may look in between.

@@ -277,15 +277,17 @@ def takeover(stage: Stage) -> None:
 
     def go_on() -> None:
         second.open("s")
-        second.say("s")
-        second.flush("s")
+        for size in (20, 900):
+            second.say("s", size=size)
+            second.flush("s")
 
-    dying(second, "", go_on, skip=stage.draw.randrange(20))
+    dying(second, "", go_on, skip=stage.draw.randrange(32))
     second.kill()
     third = stage.client()
     third.open("s")
-    third.say("s")
-    third.flush("s")
+    for size in (700, 20):
+        third.say("s", size=size)
+        third.flush("s")
     third.stop()
 
 

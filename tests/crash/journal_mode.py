@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+from collections import Counter
 from collections.abc import Callable
 
 from interlock.backends.errors import InterlockError
 
 from .client import Client, turn, turn_end
 from .file_mode import dying, first_publication, migration, nth_fault, spill
-from .machine import Killed
+from .machine import Fault, Killed
 from .workload import Faults, Stage, Workload
 
 
@@ -78,6 +80,38 @@ def wrap(stage: Stage) -> None:
             client.process.pause()
 
     stage.together(append, tend)
+    client.stop()
+
+
+def unsynced_files(stage: Stage) -> None:
+    """Session files' syncs fail, often twice, while the journal wraps and is retired."""
+    client = stage.client()
+    names = ("a", "b")
+    with stage.unseen():
+        for name in names:
+            client.create(name)
+            client.say(name)
+        client.flush(*names)
+
+    tries: Counter[str] = Counter()
+
+    def fault(operation: str, path: str) -> Fault | None:
+        if operation != "fdatasync" or "session" not in path:
+            return None
+        # In half of the runs the second try works, in the others nobody knows.
+        tries[path] += 1
+        fails = stage.draw.random() < 0.4 if stage.number % 2 else tries[path] % 2
+        return Fault(errno.EIO) if fails else None
+
+    client.process.fault = fault
+    for step in range(15):
+        client.say("a", size=60)
+        if step % 3 == 0:
+            client.say("b", size=700)
+        client.insist(*names)
+        if step % 2:
+            quietly(client.backend.tend)
+    client.process.fault = None
     client.stop()
 
 
@@ -351,7 +385,7 @@ def long_batches(stage: Stage) -> None:
         client.flush("a", "b")
 
     def work() -> None:
-        for size in (60, 9000, 200):
+        for size in (60, 9000, 200, 9000):
             names = [name for name in ("a", "b") if name in client.logs]
             for name in names:
                 client.say(name, size=size if name == "a" else 50)
@@ -380,6 +414,7 @@ JOURNAL_MODE = (
     Workload("journal: creators race", "journal", first_publication),
     Workload("journal: two sessions a record", "journal", appends),
     Workload("journal: wrap and retirement", "journal", wrap),
+    Workload("journal: files that do not sync", "journal", unsynced_files, runs=4),
     Workload("journal: failures and successor", "journal", failures, runs=120),
     Workload("journal: failed syncs, then death", "journal", failed_then_taken, runs=60),
     Workload("journal: taken over, then replayed", "journal", takeover, runs=60),

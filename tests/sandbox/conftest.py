@@ -1,14 +1,19 @@
 """Real workspaces and real backends; a backend that is not here is skipped with its reason."""
 
+import os
 import shutil
+import signal
 import subprocess
 import tempfile
+import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from interlock.sandbox import Mode, Outcome, Policy, landlock, launcher, probe, run
+
+from .processes import alive
 
 
 @dataclass(frozen=True)
@@ -53,6 +58,15 @@ def bare_bwrap(*flags: str) -> bool:
     program = shutil.which("bwrap")
     command = [str(program), "--unshare-user", *flags, "--ro-bind", "/", "/", "true"]
     return program is not None and subprocess.run(command, capture_output=True).returncode == 0
+
+
+@pytest.fixture
+def tag() -> Iterator[str]:
+    """A word for a process's arguments; processes that still carry it afterwards are killed."""
+    made = f"tag-{uuid.uuid4().hex}"
+    yield made
+    for pid in alive(made):
+        os.kill(pid, signal.SIGKILL)
 
 
 Run = Callable[..., Outcome]

@@ -15,7 +15,7 @@ from interlock.sandbox.denial import evidence
 from interlock.sandbox.gaps import GAPS
 from interlock.sandbox.landlock import around, files_handled, grants, pins, present
 from interlock.sandbox.output import Collector
-from interlock.sandbox.policy import PROPERTIES
+from interlock.sandbox.policy import PROPERTIES, PROTECTED
 from interlock.sandbox.protected import protection
 from interlock.sandbox.rlimits import rlimits
 from interlock.sandbox.status import read_status
@@ -115,6 +115,54 @@ def test_S9_the_filter_knows_its_options():
     assert decide(open_, 0, arch=0x40000003) == KILL
 
 
+ASK = 0x7FC00000
+
+
+@pytest.mark.parametrize(
+    ("call", "verdict"),
+    [
+        ((302, 0, 0, 5), ALLOW),  # prlimit of oneself
+        ((302, 7, 0, 0), ALLOW),  # reading another's
+        ((302, 7, 0, 5), ASK),
+        ((302, 7, 0, 5 << 32), ASK),
+        ((141, 0, 0), ALLOW),  # setpriority
+        ((141, 0, 4), ASK),
+        ((141, 2, 0), EPERM),  # of everything that the user runs
+        ((203, 0), ALLOW),  # sched_setaffinity
+        ((203, 5), ASK),
+        ((251, 1, 0), ALLOW),  # ioprio_set
+        ((251, 3, 0), EPERM),
+    ],
+)
+def test_S2_the_filter_leaves_a_process_to_itself(call, verdict):
+    wanted = seccomp.Filter(internet=False, others=False, asks=True)
+    assert decide(seccomp.assemble(wanted, "x86_64"), *call) == verdict
+
+
+@pytest.mark.parametrize(("call", "verdict"), [((302, 7, 0, 5), EPERM), ((203, 5), ALLOW)])
+def test_S2_without_a_witness_limits_are_refused_and_schedules_left_alone(call, verdict):
+    wanted = seccomp.Filter(internet=False, others=False)
+    assert decide(seccomp.assemble(wanted, "x86_64"), *call) == verdict
+
+
+@pytest.mark.parametrize(
+    ("call", "verdict"),
+    [
+        ((257, 0, 0, os.O_RDONLY), ALLOW),  # openat
+        ((257, 0, 0, os.O_WRONLY), ASK),
+        ((257, 0, 0, os.O_RDONLY | os.O_CREAT), ASK),
+        ((2, 0, os.O_RDWR), ASK),
+        ((87,), ASK),  # unlink
+        ((42,), ASK),  # connect
+        ((44, 0, 0, 0, 0, 0), ALLOW),  # sendto without an address
+        ((44, 0, 0, 0, 0, 9), ASK),
+        ((165,), ALLOW),  # mount: the runner's own filter refuses it
+    ],
+)
+def test_S5_the_witness_is_asked_about_changes(call, verdict):
+    assert decide(seccomp.questions(network=True, machine="x86_64"), *call) == verdict
+
+
 def test_S9_the_filter_for_another_architecture():
     program = seccomp.assemble(seccomp.Filter(internet=False), "aarch64")
     arch = 0xC00000B7
@@ -163,7 +211,7 @@ def test_S2_protection_of_git(place):
         (ws / name).mkdir(parents=True)
     for name in (".git/config", ".git/modules/deep/er/config", ".git/modules/deep/er/HEAD"):
         (ws / name).write_text("")
-    found = protection(ws)
+    found = protection(ws, PROTECTED)
     names = {str(p.relative_to(ws)) for p in found.readonly}
     assert {".git/hooks", ".git/config", ".git/modules/deep/er/hooks", ".agent"} <= names
     assert ws / ".git" in found.pinned
@@ -174,14 +222,14 @@ def test_S2_protection_of_git(place):
 def test_S2_protected_links_are_a_gap(place):
     (place.workspace / "real/hooks").mkdir(parents=True)
     (place.workspace / ".git").symlink_to("real")
-    found = protection(place.workspace)
+    found = protection(place.workspace, PROTECTED)
     assert place.workspace / ".git" in found.loose
     assert place.workspace / "real/hooks" in found.readonly
 
 
 def test_S2_a_gitfile_is_read_only(place):
     (place.workspace / ".git").write_text("gitdir: /elsewhere\n")
-    assert protection(place.workspace).readonly == (place.workspace / ".git",)
+    assert protection(place.workspace, PROTECTED).readonly == (place.workspace / ".git",)
 
 
 def test_S2_limits_become_rlimits():
@@ -258,17 +306,22 @@ def test_S2_an_audit_that_gives_up_says_so(place):
 
 
 def test_S2_the_launcher_needs_nothing_but_the_standard_library():
-    script = Path(launcher.__file__).with_name("landlock_exec.py")
-    code = "exec(compile(open(%r).read(), 'x', 'exec'), {'__name__': 'x'})"
-    done = subprocess.run(
-        [launcher.interpreter(), "-I", "-S", "-E", "-X", "importtime", "-c", code % str(script)],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    errand = launcher.Errand(argv=["/bin/true"], env={}, cwd="/")
+    argv, fds = launcher.start(errand, status=-1, alive=-1, supervise=False)
+    try:
+        done = subprocess.run(
+            [argv[0], "-X", "importtime", *argv[1:]],
+            pass_fds=fds,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    finally:
+        for fd in fds:
+            os.close(fd)
     loaded = {line.rsplit("|", 1)[-1].strip() for line in done.stderr.splitlines()}
     assert "ctypes" in loaded
-    assert not loaded & {"typing", "re", "json", "subprocess", "dataclasses", "interlock"}
+    assert not loaded & {"typing", "re", "json", "socket", "subprocess", "dataclasses"}
 
 
 def test_S3_importing_the_package_stays_lean():

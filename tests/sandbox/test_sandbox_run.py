@@ -8,7 +8,6 @@ import subprocess
 import sys
 import threading
 import time
-import uuid
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -16,34 +15,47 @@ import pytest
 from interlock.sandbox import CancelToken, Confined, Mode, Policy, confine, run
 from interlock.sandbox.watch import watch
 
-
-def alive(tag: str) -> list[int]:
-    """Processes that carry ``tag`` in their arguments."""
-    found = []
-    for entry in os.listdir("/proc"):
-        with contextlib.suppress(OSError, ValueError):
-            if tag.encode() in Path(f"/proc/{int(entry)}/cmdline").read_bytes():
-                found.append(int(entry))
-    return found
-
-
-@pytest.fixture
-def tag():
-    made = f"tag-{uuid.uuid4().hex}"
-    yield made
-    for pid in alive(made):
-        os.kill(pid, signal.SIGKILL)
-
-
-#: A grandchild in a session of its own that ignores every polite signal and keeps the pipe.
-STUBBORN = """
-(trap '' TERM HUP INT; setsid sh -c 'trap "" TERM HUP INT; while :; do sleep 1; : {tag}; done' &)
-"""
+from .processes import STUBBORN, alive
 
 
 def test_S5_a_commands_own_status(confined):
     outcome = confined("exit 7")
     assert (outcome.status, outcome.exit_code, outcome.signal) == ("exited", 7, None)
+
+
+THREADS = """
+import os, threading
+def own():
+    number = threading.get_native_id()
+    os.sched_setaffinity(number, os.sched_getaffinity(0))
+    os.sched_setscheduler(number, os.SCHED_OTHER, os.sched_param(0))
+    os.setpriority(os.PRIO_PROCESS, number, os.getpriority(os.PRIO_PROCESS, 0))
+    said.append("thread")
+said = []
+thread = threading.Thread(target=own)
+thread.start()
+thread.join()
+child = os.posix_spawn("/bin/sleep", ["sleep", "5"], {})
+os.setpriority(os.PRIO_PROCESS, child, 19)
+os.kill(child, 9)
+print(*said, "child")
+"""
+
+
+def test_S2_a_command_sets_the_schedule_of_its_own_threads_and_children(confined):
+    outcome = confined([sys.executable, "-c", THREADS])
+    assert outcome.stdout.head == b"thread child\n", outcome.stderr.head
+
+
+def test_S2_programs_whose_libraries_do_so_run(confined):
+    """libzmq gives its threads a schedule, by number, and aborts where that is refused."""
+    pytest.importorskip("zmq")
+    program = (
+        "import zmq; c = zmq.Context(); a, b = c.socket(zmq.PAIR), c.socket(zmq.PAIR); "
+        "a.bind('inproc://x'); b.connect('inproc://x'); b.send(b'hello'); print(a.recv())"
+    )
+    outcome = confined([sys.executable, "-c", program])
+    assert outcome.stdout.head == b"b'hello'\n", outcome.stderr.head
 
 
 def test_S5_a_signal_is_told(confined):
@@ -99,20 +111,14 @@ def test_S5_the_status_channel_is_out_of_reach(confined):
         [ "$p" = "/proc/$$" ] || { echo '{"exit-code": 0, "signal": 0}' > $f; } 2>/dev/null
     done; done; exit 3"""
     outcome = confined(forge, timeout=60)
-    assert (outcome.status, outcome.exit_code) == ("exited", 3)
+    # Under Landlock it can name other processes' descriptors: writing to them was refused.
+    assert (outcome.status, outcome.exit_code) in (("exited", 3), ("denied", 3))
 
 
 def test_S5_a_refusal_names_what_was_refused(confined, place):
     outcome = confined(f"echo x > {place.outside}/new")
     assert outcome.status == "denied"
     assert str(place.outside / "new") in outcome.evidence
-
-
-def test_S5_what_the_user_could_not_do_anyway_is_no_refusal(confined):
-    if os.geteuid() == 0:
-        pytest.skip("nothing is closed to root by its permissions")
-    outcome = confined("echo x > /etc/interlock-x")
-    assert outcome.status == "exited"
 
 
 def fake_bwrap(directory: Path, body: str) -> Path:

@@ -12,7 +12,10 @@ import pytest
 
 PROJECT = Path(__file__).parents[2]
 #: Not what has a run of its own as a plain user, nor what does not depend on who runs it.
-MODULES = [f"test_sandbox_{name}.py" for name in ("policy", "choice", "reach", "run")]
+MODULES = [
+    f"test_sandbox_{name}.py"
+    for name in ("policy", "choice", "reach", "run", "verdicts", "guardian")
+]
 PYTHONS = (sys.executable, "/usr/bin/python3", "/usr/local/bin/python3")
 #: A copy of the test runner, since the environment may lie below root's home.
 PYTEST = ("pytest", "_pytest", "pluggy", "iniconfig", "packaging", "pygments", "py")
@@ -30,7 +33,7 @@ def test_all_clauses_hold_for_an_ordinary_user(module):
         base.chmod(0o755)
         shutil.copytree(PROJECT / "sandbox", base / "interlock/sandbox")
         (base / "tests").mkdir()
-        for file in ("conftest.py", module):
+        for file in ("conftest.py", "processes.py", module):
             shutil.copy(Path(__file__).with_name(file), base / "tests")
         for package in PYTEST:
             found = importlib.util.find_spec(package)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from dispatcher_world import ended, spec
 from interlock.actors.dispatcher.bodies import GRACE
-from interlock.actors.messages import BodyProgress, CallProgress, Release, WorkerReady
+from interlock.actors.messages import BodyProgress, BuildCommand, CallProgress, Release, WorkerReady
 from interlock.actors.roles import Role
 from interlock.actors.tools.fit import INLINE_LIMIT
 from interlock.actors.tools.outcome import Outcome
@@ -344,3 +344,13 @@ def test_progress_goes_to_whoever_asked_and_only_from_the_body_itself(world):
     body.peer.say(Role.DISPATCHER, BodyProgress(body.release.number, b'"late"'))
     world.network.run()
     assert len(world.host.got(CallProgress)) == 1
+
+
+def test_P6_a_builder_that_dies_with_its_worker_has_built_nothing(world):
+    world.build = lambda _message: None
+    rid = world.execute(("c1", "run"))
+    [pid] = [pid for pid, worker in world.spawner.workers.items() if worker.got(BuildCommand)]
+    world.spawner.exit(pid, "it was killed")
+    world.network.run()
+    assert world.result(rid).code == Code.TOOL_FAILED
+    assert world.runner.commands == []

@@ -15,8 +15,15 @@ class Row:
 
 
 def turn(kind: str | None) -> list[Row]:
-    start = Row("turn/start", {"turn": 1})
-    return [start] if kind is None else [start, Row("turn/end", {"reason": {"kind": kind}})]
+    start = [Row("turn/start", {"turn": 1}), Row("user/message", {"source": {"kind": "user"}})]
+    return start if kind is None else [*start, Row("turn/end", {"reason": {"kind": kind}})]
+
+
+def news() -> list[Row]:
+    """A turn that tells what is known of earlier calls."""
+    message = Row("user/message", {"source": {"kind": "plugin", "plugin": "interlock"}})
+    end = Row("turn/end", {"reason": {"kind": "completed"}})
+    return [Row("turn/start", {"turn": 1}), message, end]
 
 
 def test_R2_prompts_whose_turns_completed_are_not_given_again() -> None:
@@ -55,3 +62,9 @@ def test_A1_the_settings_in_the_log_are_those_said_last() -> None:
     rows.append(Row("approval/policy", {"policy": "never"}))
     left = what_is_left(rows, PROMPTS)
     assert (left.sandbox, left.approval) == ("workspace-write", "never")
+
+
+def test_R4_a_turn_that_only_tells_what_became_of_calls_is_no_prompt() -> None:
+    left = what_is_left(turn("interrupted") + news(), PROMPTS)
+    assert (left.done, left.resumed, left.open) == (0, True, False)
+    assert what_is_left(turn("completed") + news(), PROMPTS).done == 1

@@ -10,7 +10,7 @@ from interlock.actors import Runtime
 from interlock.actors.keys import KeyPair, guard_client
 from interlock.actors.messages import Attach, Attached, Message
 from interlock.actors.roles import Role
-from interlock.actors.wire import decode, encode
+from interlock.actors.wire import decode_all, encode
 
 
 class Stranger:
@@ -25,6 +25,7 @@ class Stranger:
         identity: bytes | None = None,
     ) -> None:
         self.role = role
+        self._heard: list[Message] = []
         starter = runtime._core._starter
         if role is Role.HOST:
             endpoint, public = runtime.address, keys_of(runtime).host.public
@@ -40,12 +41,17 @@ class Stranger:
         self.socket.connect(endpoint)
 
     def say(self, *frames: bytes | Message) -> None:
-        self.socket.send_multipart([encode(f) if isinstance(f, Message) else f for f in frames])
+        """Send, where there is still a way: the owner may have shown the door already."""
+        parts = [encode(f) if isinstance(f, Message) else f for f in frames]
+        if self.socket.poll(1000, zmq.POLLOUT):
+            self.socket.send_multipart(parts)
 
     def hear(self, timeout: float = 20.0) -> Any:
         """The next message of the owner."""
-        assert self.socket.poll(int(timeout * 1000)), f"the {self.role} did not answer"
-        return decode(self.socket.recv(), self.role)
+        if not self._heard:
+            assert self.socket.poll(int(timeout * 1000)), f"the {self.role} did not answer"
+            self._heard += decode_all(self.socket.recv(), self.role)
+        return self._heard.pop(0)
 
     def ask(self, message: Message) -> Any:
         self.say(message)

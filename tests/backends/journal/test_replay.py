@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import secrets
+import shutil
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from interlock.backends.disk import OsDisk
 from interlock.backends.errors import LogError, SessionError
 from interlock.backends.event import encode_line
 from interlock.backends.frames import encode
+from interlock.backends.journal.contents import read_contents
 from interlock.backends.jsonl import JsonlBackend
 from interlock.backends.reading import read_log
 from interlock.backends.verify import verify
@@ -305,3 +307,58 @@ def test_the_overlay_refuses_every_write(two, power_cut):
         disk.unlink(after)
     with pytest.raises(OSError, match="for reading only"):
         disk.open(after / "x", 0x41)
+
+
+@pytest.mark.parametrize("lost", ["the last record", "the copy's name"])
+def test_what_was_replayed_is_not_lost_with_a_record_that_never_reached_the_disk(
+    two, power_cut, new_host, see, lost
+):
+    """The writer died before the last record's sync; who replays dies, and then the power goes."""
+    after = power_cut({"a": two[1]["a"], "b": two[1]["b"]})
+    [journal] = (after / ".interlock" / "journal").iterdir()
+    [epoch] = journal.glob("*.journal")
+    before = epoch.read_bytes()
+    reader = new_host(after)
+    reader.open("a").close()
+    assert (journal / "tail").read_bytes() in before, "a copy of the last record, as it stands"
+    if lost == "the last record":
+        start = before.index((journal / "tail").read_bytes())
+        with epoch.open("r+b") as file:
+            file.seek(start)
+            file.write(bytes(4096))
+    else:
+        (journal / "tail").unlink()
+    (journal / "done").unlink()
+    again = new_host(after)
+    assert again.open("a").fold.next_seq == again.open("b").fold.next_seq == 3
+    assert see(after, "a") == see(after, "b") == ["1", "2", "3"]
+    assert not journal.exists(), "the copy goes with the journal"
+
+
+def test_a_batch_whose_first_records_are_no_longer_needed_is_mended_with_its_rest(
+    host, power_cut, new_host, see
+):
+    """A long batch in several records lies in both segments, and one of them was used again."""
+    host.create("a", "b")
+    said = ["0"]
+    host.commit("a", "b", text="0")
+    name = "--work--/a/" + host.file("a").name
+    [journal] = (host.root / ".interlock" / "journal").iterdir()
+    for size in range(15_000, 30_000, 600):
+        said.append(secrets.token_hex(size))
+        host.commit("a", text=said[-1])
+        host.commit("b", text=secrets.token_hex(2_000))
+        first = read_contents(journal, OsDisk()).entries[name][0]
+        if first.inside:
+            break
+    else:
+        pytest.fail("the journal never began inside a batch")
+    lengths = {s: host.file(s).stat().st_size for s in "ab"}
+    for left in (first.offset, first.offset + 1, first.end - 1, first.end + 1, lengths["a"] - 1):
+        after = power_cut({"a": left, "b": lengths["b"]})
+        verify(after)
+        reader = new_host(after)
+        reader.open("a").close()
+        assert see(after, "a") == said
+        reader.close()
+        shutil.rmtree(after)

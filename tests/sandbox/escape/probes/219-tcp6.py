@@ -1,0 +1,15 @@
+# PROBE tcp6: TCP connect over IPv6 to a host service
+import os
+
+exec(open(os.path.dirname(os.path.abspath(__file__)) + "/_lib.py").read())
+import socket
+
+
+def connect():
+    with socket.socket(socket.AF_INET6) as s:
+        s.settimeout(3)
+        s.connect(("::1", PORT))
+        return s.recv(5) == b"HELLO"
+
+
+attempt(connect)
