@@ -359,17 +359,19 @@ class LogFold:
             self.open_calls[call_id] = _moved(call, seq, call.result_seq)
 
     def _tool_result(self, event: Event, data: dict[str, Any]) -> None:
-        if event.surface_op == "append":
-            call_id = data["message"]["source"]["callId"]
-            self.call_answered(call_id, event.seq, data.get("error"))
+        if event.surface_op != "append":
+            return
+        call = self.call_answered(data["message"]["source"]["callId"], event.seq)
+        if call is not None and "error" in data:
+            self._failed(call, data["error"])
 
-    def call_answered(self, call_id: str, seq: int, error: Any = None) -> None:
-        """Note that event ``seq`` answers a call, if it is one of the open step's."""
+    def call_answered(self, call_id: str, seq: int) -> CallState | None:
+        """Note that event ``seq`` answers a call of the open step; return it as it was, or None."""
         call = self.open_calls.get(call_id)
-        if call is not None and call.result_seq is None:
-            self.open_calls[call_id] = _moved(call, call.call_seq, seq)
-            if error is not None:
-                self._failed(call, error)
+        if call is None or call.result_seq is not None:
+            return None
+        self.open_calls[call_id] = _moved(call, call.call_seq, seq)
+        return call
 
     def _failed(self, call: CallState, error: Any) -> None:
         unknown = isinstance(error, dict) and error.get("code") == Code.TOOL_OUTCOME_UNKNOWN

@@ -73,7 +73,7 @@ def further_fault(value: Struct) -> str | None:
             else None
         )
     if isinstance(value, RequestHeader):
-        return _request_fault(value.header)
+        return request_fault(value.header)
     return None
 
 
@@ -161,7 +161,8 @@ def _retry_fault(value: LlmRetry) -> str | None:
     return None
 
 
-def _request_fault(request: Request) -> str | None:
+def request_fault(request: Request) -> str | None:
+    """Return what is wrong between the members of a request's header, or None."""
     defaults = request.adapter_defaults
     if isinstance(defaults, UnsetType):
         return None

@@ -31,7 +31,7 @@ from interlock.backends.source import LogFile
 
 from .npm import NotThereError, installed
 
-SHAPES = ("streamed", "short", "unpacked", "calls")
+SHAPES = ("streamed", "short", "unpacked", "plain", "calls")
 #: Without packing, the same events come out of the migration.
 CURRENT = ("streamed", "short", "calls")
 #: The harness's v3 codec and restorer, which a test has as well.

@@ -83,6 +83,10 @@ class Attempt:
         self._add(run.record, run.time)
         self._note(run.seq, run.count, run.time)
 
+    def pass_over(self, seq: int, count: int, time: int) -> None:
+        """Take in ``count`` sound chunks of which nobody will ask for the stream."""
+        self._note(seq, count, time)
+
     def is_cited_by(self, sources: list[int]) -> bool:
         """Tell whether a list names every chunk of this attempt, in order."""
         if len(sources) != self.count:

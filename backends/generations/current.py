@@ -14,7 +14,7 @@ from ..header import VERSION, Header, StoredHeader
 from ..passes import Recovered
 from ..source import LogFile
 from ..surface import SurfaceError
-from .lean_rows import Lean
+from .lean_rows import Chunks, Lean
 from .refusal import Refusal
 from .relationships import Relationships
 from .rows import LAST_WITH_CHUNKS, Item, Row
@@ -48,7 +48,7 @@ class Chain:
                     yield event
         yield from self._finish()
 
-    def read(self, batches: Iterator[Sequence[Item | Lean]]) -> None:
+    def read(self, batches: Iterator[Sequence[Item | Lean | Chunks]]) -> None:
         """Take a log's items in as :meth:`events` does, giving none out. Raises :class:`Refusal`.
 
         Not for a log that inherited its beginning, nor for one that has its streams in its answers.
@@ -61,9 +61,16 @@ class Chain:
             for item in batch:
                 way = ways.get(type(item))
                 if way is None or not way(item):
-                    self._take_all(item.row() if isinstance(item, Lean) else item)
+                    self._take_long(item)
         for _ in self._finish():
             pass
+
+    def _take_long(self, item: Item | Lean | Chunks) -> None:
+        if isinstance(item, Chunks):
+            for chunk in item.chunks:
+                self._take_all(chunk.row())
+        else:
+            self._take_all(item.row() if isinstance(item, Lean) else item)
 
     def _take_all(self, item: Item) -> None:
         for row in self._moved(item):

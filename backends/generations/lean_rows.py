@@ -108,14 +108,94 @@ class ToolResult(Lean, tag="tool/result", kw_only=True):
     data: Result
 
 
+class OldRequest(payloads.Request):
+    """A request that still holds the prompt."""
+
+    system: str = ""
+
+
+class OldHeader(payloads.RequestHeader):
+    header: OldRequest
+
+
+class RequestHeader(Lean, tag="request/header", kw_only=True):
+    data: OldHeader
+
+
+class Context(Exact):
+    """As the current payload, without what only v3 logs have."""
+
+    provider: Text
+    model: Text
+    context_window: Number | UnsetType = UNSET
+
+
+class RequestContext(Lean, tag="request/context", kw_only=True):
+    data: Context
+
+
+class TextDelta(Exact, tag_field="type", tag="text-delta"):
+    index: int
+    text: str
+
+
+class ReasoningDelta(Exact, tag_field="type", tag="reasoning-delta"):
+    index: int
+    text: str
+
+
+class ArgumentsDelta(Exact, tag_field="type", tag="tool-call-delta"):
+    index: int
+    id: str
+    arguments_delta: str
+    name: str | UnsetType = UNSET
+
+
+class BlockStart(Exact, tag_field="type", tag="block-start"):
+    index: int
+    block_type: Literal["text", "reasoning", "image", "file", "tool-call", "tool-result"]
+
+
+class BlockEnd(Exact, tag_field="type", tag="block-end"):
+    index: int
+    block: Block
+
+
+class UsageTold(Exact, tag_field="type", tag="usage"):
+    usage: Any
+
+
+class Finish(Exact, tag_field="type", tag="finish"):
+    reason: Any
+    replay_state: Any = UNSET
+
+
 class ChunkData(Exact):
+    """A chunk in which the edge to v3 finds no fault, whatever its stream holds besides."""
+
     turn: int
     step: int
-    chunk: dict[str, Any]
+    chunk: TextDelta | ReasoningDelta | ArgumentsDelta | BlockStart | BlockEnd | UsageTold | Finish
 
 
-class Chunk(Lean, tag="assistant/chunk", kw_only=True):
+class Chunk(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", tag="assistant/chunk"):
+    """One event of a stream."""
+
+    seq: Count
+    time: Integer
     data: ChunkData
+
+    def row(self) -> Row:
+        """Return the event as every other reader of it has it; the order of members is lost."""
+        return Row("assistant/chunk", self.seq, self.time, msgspec.to_builtins(self.data))
+
+
+class Chunks(msgspec.Struct, gc=False):
+    """Chunks that follow each other in one step's stream; only the last may end it."""
+
+    turn: int
+    step: int
+    chunks: list[Chunk]
 
 
 class _Packed(msgspec.Struct, forbid_unknown_fields=True, tag_field="type"):
@@ -144,7 +224,8 @@ _TYPED = (
     AssistantMessage,
     ToolCall,
     ToolResult,
-    Chunk,
+    RequestHeader,
+    RequestContext,
 )
 _RUNS: dict[Any, str] = {
     _TextRun: "text-chunks",
@@ -157,7 +238,7 @@ _NOT_LEAN = frozenset({"session/end-seed"})
 
 def _others(version: int) -> tuple[type[Lean], ...]:
     """Return a type for each other event type of a generation, its payload looked into later."""
-    typed = {kind.__struct_config__.tag for kind in _TYPED}
+    typed = {kind.__struct_config__.tag for kind in (*_TYPED, Chunk)}
     members: list[Any] = [
         ("data", dict[str, Any]),
         ("ignorable", Literal[True] | UnsetType, UNSET),
@@ -170,12 +251,12 @@ def _others(version: int) -> tuple[type[Lean], ...]:
 
 
 _DECODE = {
-    version: msgspec.json.Decoder(Union[(*_TYPED, *_RUNS, *_others(version))]).decode_lines
+    version: msgspec.json.Decoder(Union[(*_TYPED, Chunk, *_RUNS, *_others(version))]).decode_lines
     for version in range(LAST_WITH_CHUNKS + 1)
 }
 
 
-def decode_lean(text: bytes, version: int, first_seq: int) -> list[Lean | Run] | None:
+def decode_lean(text: bytes, version: int, first_seq: int) -> list[Lean | Run | Chunks] | None:
     """Decode whole lines that hold the events from ``first_seq`` on, all at once.
 
     Returns None where a line is something else, or only ``rows`` can tell.
@@ -183,27 +264,56 @@ def decode_lean(text: bytes, version: int, first_seq: int) -> list[Lean | Run] |
     count = count_rows(text)
     if not count:
         return None
-    items: list[Lean | Run] = []
-    expected = first_seq
     try:
         rows: list[Any] = _DECODE[version](text)
-        for row in rows:
-            packed = _RUNS.get(type(row))
-            if packed is not None:
-                if row.seq0 != expected:
-                    return None
-                run = make_run(packed, expected, row.time0, row.data)
-                expected += run.count
-                items.append(run)
-                continue
-            sources = row.sourceEventSeqs
-            if row.seq != expected or (sources is not UNSET and not _sound(sources, row, version)):
-                return None
-            expected += 1
-            items.append(row)
+        return _items(rows, version, first_seq) if len(rows) == count else None
     except (RowError, RecursionError, msgspec.MsgspecError, UnicodeDecodeError):
         return None
-    return items if len(items) == count else None
+
+
+def _items(rows: list[Any], version: int, expected: int) -> list[Lean | Run | Chunks] | None:
+    items: list[Lean | Run | Chunks] = []
+    at, count = 0, len(rows)
+    while at < count:
+        row = rows[at]
+        kind = type(row)
+        if kind is Chunk:
+            chunks = _chunks(rows, at)
+            if [chunk.seq for chunk in chunks] != list(range(expected, expected + len(chunks))):
+                return None
+            items.append(Chunks(row.data.turn, row.data.step, chunks))
+            at += len(chunks)
+            expected += len(chunks)
+            continue
+        at += 1
+        packed = _RUNS.get(kind)
+        if packed is not None:
+            if row.seq0 != expected:
+                return None
+            run = make_run(packed, expected, row.time0, row.data)
+            expected += run.count
+            items.append(run)
+            continue
+        sources = row.sourceEventSeqs
+        if row.seq != expected or (sources is not UNSET and not _sound(sources, row, version)):
+            return None
+        expected += 1
+        items.append(row)
+    return items
+
+
+def _chunks(rows: list[Any], begin: int) -> list[Chunk]:
+    """Return the chunks from ``begin`` on that go on in the same step, up to one that ends it."""
+    data, at = rows[begin].data, begin
+    turn, step = data.turn, data.step
+    while type(data.chunk) is not Finish:
+        at += 1
+        if at == len(rows) or type(rows[at]) is not Chunk:
+            return rows[begin:at]
+        data = rows[at].data
+        if data.turn != turn or data.step != step:
+            return rows[begin:at]
+    return rows[begin : at + 1]
 
 
 def _sound(sources: list[int], row: Lean, version: int) -> bool:

@@ -18,13 +18,17 @@ from typing import Any
 from msgspec import UNSET
 
 from ..fold import CallState, LogFold
+from ..payload_rules import request_fault
 from ..payloads import ToolCallBlock, ToolResultBlock
 from .attempt import Attempt
 from .inventory import stream_fault
 from .lean_rows import (
     AssistantMessage,
-    Chunk,
+    Chunks,
+    Finish,
     Lean,
+    RequestContext,
+    RequestHeader,
     StepEnd,
     StepStart,
     ToolCall,
@@ -71,7 +75,9 @@ class Shortcut:
             AssistantMessage: self._assistant_message,
             ToolCall: self._tool_call,
             ToolResult: self._tool_result,
-            Chunk: self._chunk,
+            RequestHeader: self._request_header,
+            RequestContext: self._request_context,
+            Chunks: self._chunks,
             Run: self._run,
         }
 
@@ -261,18 +267,42 @@ class Shortcut:
             return went(sources[0]) != GONE
         return all(went(source) != GONE for source in sources)
 
-    def _chunk(self, row: Chunk) -> bool:
-        second, data = self._second, row.data
-        attempt = second._attempt
-        if attempt is None:
-            attempt = second._attempt = Attempt(data.turn, data.step)
-        elif not _goes_on(attempt, data.turn, data.step):
+    def _request_header(self, row: RequestHeader) -> bool:
+        header = row.data.header
+        config = header.config
+        if (
+            self._second._attempt is not None
+            or self._rules._turn is None
+            or header.system != self._third._prompt
+            or config.reasoning_effort == ""
+            or request_fault(header) is not None
+            or not _is_bare(row)
+        ):
             return False
-        if not attempt.extend(row.seq, row.time, data.chunk):
-            attempt.add_chunk(row.seq, row.time, data.chunk)
-        second._map.append(GONE)
+        self._place(row)
+        self._rules._provider = self._fold.provider = config.provider
+        return True
+
+    def _request_context(self, row: RequestContext) -> bool:
+        attempt, turn = self._second._attempt, self._rules._turn
+        if attempt is not None or turn is None or not _is_bare(row):
+            return False
+        self._place(row)
+        return True
+
+    def _chunks(self, item: Chunks) -> bool:
+        second, chunks = self._second, item.chunks
+        attempt, last = second._attempt, item.chunks[-1]
+        if attempt is None:
+            attempt = second._attempt = Attempt(item.turn, item.step)
+        elif not _goes_on(attempt, item.turn, item.step):
+            return False
+        count = len(chunks)
+        attempt.pass_over(chunks[0].seq, count, last.time)
+        attempt.terminal = type(last.data.chunk) is Finish
+        second._map.skip(count)
         second._previous = None
-        second._last_time = row.time
+        second._last_time = last.time
         return True
 
     def _run(self, run: Run) -> bool:

@@ -26,7 +26,7 @@ from ..repair import closers
 from ..source import Line, LogFile
 from ..surface import SurfaceError
 from .inventory import STORED_TYPES
-from .lean_rows import Lean, decode_lean
+from .lean_rows import Chunks, Lean, decode_lean
 from .refusal import Refusal
 from .rows import LAST_WITH_CHUNKS, Item, Row, Run, decode_item, decode_items, to_json
 from .stored_shape import check_shape
@@ -36,7 +36,7 @@ from .v0_to_v1 import Normalizer
 _FIRST_WITH_MARKER = LAST_WITH_CHUNKS + 1
 
 
-class StoredPass(LinePass[Item | Lean]):
+class StoredPass(LinePass[Item | Lean | Chunks]):
     """One pass over the rows of an older log, checked as far as single rows go."""
 
     def __init__(self, file: LogFile, *, expect_id: str | None = None) -> None:
@@ -76,7 +76,7 @@ class StoredPass(LinePass[Item | Lean]):
                         break
         self._judge()
 
-    def lean_batches(self) -> Iterator[Sequence[Item | Lean]]:
+    def lean_batches(self) -> Iterator[Sequence[Item | Lean | Chunks]]:
         """Yield items as :meth:`items` does, some at a time and undecided where they can be."""
         self._lean = True
         for batch in self.batches():
@@ -89,15 +89,18 @@ class StoredPass(LinePass[Item | Lean]):
         if self._fault is None:
             self._fault = (reason, line, seq)
 
-    def _rows(self, text: bytes) -> Sequence[Item | Lean] | None:
-        items: Sequence[Item | Lean] | None = None
+    def _rows(self, text: bytes) -> Sequence[Item | Lean | Chunks] | None:
+        items: Sequence[Item | Lean | Chunks] | None = None
         if self._lean:
             items = decode_lean(text, self.version, self.next_seq)
         if items is None:
             items = decode_items(text, self.version, self.next_seq, self._plain)
         if items is not None:
             last = items[-1]
-            self.next_seq = last.seq + (last.count if isinstance(last, Run) else 1)
+            if isinstance(last, Chunks):
+                self.next_seq = last.chunks[-1].seq + 1
+            else:
+                self.next_seq = last.seq + (last.count if isinstance(last, Run) else 1)
         return items
 
     def _row(self, line: Line) -> Item | None:

@@ -1,15 +1,16 @@
 // Has the harness's own store write a log: write.mjs ROOT EVENTS SHAPE. Prints how many events.
 // SHAPE is how answers come: "streamed" (some two hundred chunks an answer, packed into rows as the
-// harness does), "short" (twenty chunks), "unpacked" (streamed, a row for each chunk) or "calls" (no
-// chunks, ten calls an answer).
+// harness does), "short" (twenty chunks), "unpacked" (streamed, a row for each chunk), "plain" (short,
+// a row for each chunk, a request in each turn) or "calls" (no chunks, ten calls an answer).
 import { Context } from '@deepseek-ai/cordis'
 import SessionStore, { SessionId } from '@deepseek-ai/dsh-session'
 import Jsonl from '@deepseek-ai/dsh-session-persistence-jsonl'
 
 const [root, wanted, shape] = [process.argv[2], Number(process.argv[3]), process.argv[4]]
+const bare = shape === 'unpacked' || shape === 'plain'
 const context = new Context()
 await context.plugin(SessionStore)
-await context.plugin(Jsonl, { root, compression: 'zstd', packChunks: shape !== 'unpacked' })
+await context.plugin(Jsonl, { root, compression: 'zstd', packChunks: !bare })
 const session = context.sessions.create(SessionId('long'))
 const words = 'the file a run reads then writes and checks what came of it before going on'.split(' ')
 const source = { kind: 'model', provider: 'mock', model: 'mock-1' }
@@ -47,7 +48,7 @@ function text(count, from) {
   return Array.from({ length: count }, (_, i) => words[(from + i * i) % words.length]).join(' ')
 }
 
-const length = shape === 'short' ? 6 : 60
+const length = shape === 'short' || shape === 'plain' ? 6 : 60
 
 function answer(place, number) {
   const call = (i) => ({
@@ -88,9 +89,10 @@ for (let turn = 1, number = 1; written < wanted; turn++) {
       const message = { content, source: { kind: 'user' }, role: 'user', id: `user-${turn}` }
       add('user/message', message, { surfaceOp: 'append' })
     }
-    if (number === 1) {
+    if (number === 1 || (shape === 'plain' && step === 1)) {
       const config = { provider: 'mock', model: 'mock-1' }
       add('request/header', { header: { config, system: 'You test.' }, reason: 'initial' })
+      add('request/context', { ...config, contextWindow: 128000 })
     }
     answer(place, number)
     // The last step is left open: loading has something to repair.

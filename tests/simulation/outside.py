@@ -123,6 +123,10 @@ class Bodies:
         self.world.network.note(f"the world: {effect.tool} {effect.call_id} acts")
         if effect.tool == "outer":
             nested = NestedCall(number, release.token, 1, "act", b"{}")
+            if self.world.draw.random() < 0.1:  # it calls when it is over
+                self.world.after(0.5, lambda: self._finish(number))
+                self.world.after(0.7, lambda: self._say(nested) if self.alive else None)
+                return
             self._later(lambda: self._say(nested))
             self.world.after(200.0, lambda: self._finish(number))
         else:

@@ -30,21 +30,29 @@ ODD = (
     True,
     0,
     1,
-    2,
-    7,
     1.0,
     "",
-    "x",
     "call",
     [],
     {},
     [0],
-    [4, 5],
     "append",
     "v2-to-v3-system-x",
 )
 
 
+_OTHER = {"provider": "q", "model": "m"}
+_MARKED = {"maxTokens": True}
+_STARTED = {"retryId": "r", "turn": 1, "step": 1, "retry": 1}
+_RETRY = {
+    **_STARTED,
+    "provider": "p",
+    "mode": "normal",
+    "policyKey": "k",
+    "delayMs": 5,
+    "maxRetries": 3,
+    "failure": {"message": "m", "code": "c"},
+}
 _BLOCK = ("data", "message", "content", 0)
 
 
@@ -115,12 +123,17 @@ def winding(old: Any, _version: int) -> Rows:
     call = {"turn": 1, "step": 1, "callId": "c", "name": "t", "arguments": "{}"}
     rows += [one, note, one, end, old.answer(old.tool("c"), sourceEventSeqs=[4, 6, 7])]
     rows += [old.event("tool/call", **call), one, end, old.result("c")]
+    rows += [old.event("llm/retry", **_RETRY), old.event("llm/retry-started", **_STARTED)]
+    rows += [old.request(config=_OTHER, tools=[], adapterDefaults={}, system="")]
+    rows += [old.event("request/context", **_OTHER, contextWindow=5)]
+    rows += [old.event("llm/retry", **_RETRY | {"provider": "q", "retryId": "s"})]
+    rows += [old.event("llm/retry-started", **_STARTED | {"retryId": "s"})]
     rows += [one, old.user("between"), end, old.step_end(1), old.turn_end(1)]
     place = {"turn": 2, "step": 1}
     one = old.chunk("text-delta", **place, index=0, text="a")
     end = old.chunk("finish", **place, reason={"kind": "stop"})
     rows += [old.turn(2), old.step(1, 2), one, end, one]
-    rows += [old.answer({"type": "text", "text": "a"}, turn=2, sourceEventSeqs=[22])]
+    rows += [old.answer({"type": "text", "text": "a"}, turn=2, sourceEventSeqs=[28])]
     rows += [old.event("compaction/start", compactionId="k", turn=2), old.user("in it")]
     rows += [old.event("compaction/end", compactionId="k", turn=2, error="no"), one]
     rows += [old.step_end(1, 2), old.turn_end(2)]
@@ -196,6 +209,10 @@ def damaged(rows: Rows, at: int) -> Iterator[Rows]:
     yield [*before, row | {"surfaceOp": "append"}, *behind]
     yield [*before, row | {"sourceEventSeqs": [0, 2]}, *behind]
     yield [*before, row | {"sourceEventSeqs": [12]}, *behind]
+    if row["type"] == "request/header":
+        header = row["data"]["header"]
+        for more in ({"config": _OTHER | {"reasoningEffort": ""}}, {"adapterDefaults": _MARKED}):
+            yield [*before, replaced(row, ("data", "header"), header | more), *behind]
     if row["type"] == "tool/result":
         block = row["data"]["message"]["content"][0]
         failed = {"data": row["data"] | {"error": {"name": "n", "code": "c"}}}
@@ -219,6 +236,7 @@ def test_a_plain_log_goes_the_short_way_nearly_whole(old, put, monkeypatch, vers
     )
     assert isinstance(expected, dict), expected
     assert taken(path, short=True) == expected
+    # What makes a system message, cites others by seq, or replaces another.
     assert long == ["step/start", "request/header", "session/title", "tool/result"]
 
 
@@ -253,6 +271,14 @@ def test_a_turn_that_crosses_a_compaction_is_refused_whichever_way(old, put, bou
     expected = taken(path, short=False)
     assert expected[1] == f"{boundary} crosses an open compaction"
     assert taken(path, short=True) == expected
+
+
+def test_a_request_outside_a_turn_is_refused_whichever_way(old, put) -> None:
+    for row in (old.request(), old.event("request/context", **_OTHER)):
+        path = put(0, numbered([row, old.turn(1)]))
+        expected = taken(path, short=False)
+        assert expected[1] == f"{row['type']} stands outside a turn"
+        assert taken(path, short=True) == expected
 
 
 @pytest.mark.parametrize("inherited", [0, 4, 10])
