@@ -107,6 +107,10 @@ class SeededNetwork(Network):
                 for way, queue in self._ways.items()
                 if way[1] != own and not (way[0] == own and way[1] in self.peers)
             }
+            # What a process had sent before its end lies with the receiver.
+            for way, queue in self._ways.items():
+                if way[0] == own:
+                    self._ways[way] = deque((min(due, self.now), r, c) for due, r, c in queue)
         super().kill(role)
 
     # Scheduling.

@@ -257,7 +257,7 @@ class World:
             again = isinstance(message, Release) and message.attempt > 1  # as somebody asked for
             if which in self._cancelled and not again:
                 self.wrong(f"P4: {message.call_id} was released after it had been cancelled")
-        if not isinstance(message, Release) or message.tool != "act":
+        if not isinstance(message, Release) or message.tool != "act" or self.network.lost:
             return
         for parent in self.effects:
             same = parent.call_id == message.call_id and parent.session == message.session
