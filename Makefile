@@ -27,10 +27,13 @@ $(READY): pyproject.toml constraints.txt Makefile | debian
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $@
 
-# Bubblewrap is optional: without it Landlock confines, and its tests skip with a word.
+# Bubblewrap is optional: without it Landlock confines, and its tests skip with a word. So do those of
+# the formal model without spin and a C compiler.
 debian:
-	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && ! command -v bwrap >/dev/null && [ -z "$$INTERLOCK_NO_DEBIAN" ]; then \
-	  (apt-get update -qq && apt-get install -y -qq bubblewrap git) >/dev/null 2>&1 || echo "bubblewrap could not be installed; going on without it"; fi
+	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && [ -z "$$INTERLOCK_NO_DEBIAN" ] \
+	  && ! { command -v bwrap && command -v spin && command -v gcc; } >/dev/null; then \
+	  (apt-get update -qq && apt-get install -y -qq bubblewrap git && apt-get install -y -qq spin gcc libc6-dev) >/dev/null 2>&1 \
+	  || echo "bubblewrap or spin could not be installed; going on without"; fi
 
 # mypy sees the folders under their import name through links.
 build/typing/interlock:
