@@ -25,7 +25,7 @@ def explored(directory: Path, agents: int, bounds: dict[str, int], fault: str | 
     options += [f"-DFAULT_{fault}"] if fault else []
     commands = (
         ["spin", *options, "-a", str(MODEL)],
-        ["gcc", "-O2", "-DSAFETY", "-DCOLLAPSE", "-DMEMLIM=2000", "-w", "-o", "pan", "pan.c"],
+        ["gcc", "-O1", "-DSAFETY", "-DCOLLAPSE", "-DMEMLIM=2000", "-w", "-o", "pan", "pan.c"],
         ["./pan", "-m100000"],
     )
     for command in commands:
