@@ -142,9 +142,10 @@ def _own_process_only(numbers: Mapping[str, int], *, asks: bool) -> list[bytes]:
     for name, whole_user in (("setpriority", 2), ("ioprio_set", 3)):
         who = [_op(_LD_W_ABS, _ARG0 + 8), _op(_JEQ, 0, 1, 0), other]
         program += _when(numbers[name], 0, [_op(_JEQ, whole_user, 0, 1), _refuse(), *who])
-    limits = _op(_RET, _ASK) if asks else _refuse()
+    if asks:  # also before another's limits are read
+        return program + _when(numbers["prlimit64"], 0, [_op(_JEQ, 0, 1, 0), other])
     new_limit = [_op(_LD_W_ABS, _ARG0 + 16), _op(_JEQ, 0, 0, 2)]
-    new_limit += [_op(_LD_W_ABS, _ARG0 + 20), _op(_JEQ, 0, 1, 0), limits]
+    new_limit += [_op(_LD_W_ABS, _ARG0 + 20), _op(_JEQ, 0, 1, 0), _refuse()]
     whose = [_op(_JEQ, 0, len(new_limit), 0)]
     return program + _when(numbers["prlimit64"], 0, [*whose, *new_limit])
 

@@ -122,7 +122,7 @@ ASK = 0x7FC00000
     ("call", "verdict"),
     [
         ((302, 0, 0, 5), ALLOW),  # prlimit of oneself
-        ((302, 7, 0, 0), ALLOW),  # reading another's
+        ((302, 7, 0, 0), ASK),  # reading another's
         ((302, 7, 0, 5), ASK),
         ((302, 7, 0, 5 << 32), ASK),
         ((141, 0, 0), ALLOW),  # setpriority
