@@ -261,7 +261,8 @@ class World:
             return
         for parent in self.effects:
             same = parent.call_id == message.call_id and parent.session == message.session
-            if parent.tool == "outer" and same and parent.end is not None:
+            # Of a process that has died the dispatcher hears later.
+            if parent.tool == "outer" and same and parent.end not in (None, "died"):
                 self.wrong(f"K5: a call under {message.call_id} was released after that had ended")
 
     def _arrived(self, message: Message) -> None:
